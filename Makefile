@@ -1,0 +1,52 @@
+# Needs python3 (3.11 or newer) with pip, git and make. `make` alone lists the commands.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help setup run test lint check bench demo lock fresh-check clean
+
+BIN := .venv/bin
+APP ?= examples.hello:app
+# More for pytest, e.g. make test ARGS="-k lease -x"
+ARGS ?=
+WORKERS ?= auto
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Make .venv ready with the project and all tools
+	@tools/bootstrap
+
+run: ## Set up and start Holdfast on embedded SQLite (APP=module:name)
+	@tools/bootstrap run
+	@$(BIN)/python -m holdfast up $(APP)
+
+test: setup ## Set up and run the whole suite, with private servers
+	@tools/system
+	@$(MAKE) lint
+	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 $(ARGS)
+
+lint: setup
+	@$(BIN)/ruff format --check --quiet . || { echo "format: run .venv/bin/ruff format ." >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo >.boot/imports.log 2>&1 || { cat .boot/imports.log >&2; exit 1; }
+
+check: lint ## Format, lint, types, import arrows, fast tests
+	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 -m "not slow and not service" $(ARGS)
+
+bench: setup ## Measure speed; figures go to the terminal
+	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+demo: ## A one-minute tour in the terminal: outage, retries, breaker, dead letter
+	@test -e examples/demo.py || { echo "demo: examples/demo.py is not there yet" >&2; exit 1; }
+	@tools/bootstrap run
+	@$(BIN)/python -m examples.demo
+
+lock: ## Write the lock files again (LOCK_ARGS=--upgrade for newer versions)
+	@tools/bootstrap lock
+
+fresh-check: ## Clone what is committed into an empty place and run `make test` there
+	@tools/fresh-check
+
+clean: ## Remove what the commands above have made
+	@rm -rf .venv .boot .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

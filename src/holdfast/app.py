@@ -1,0 +1,493 @@
+"""`Holdfast`: the app a user makes, decorates functions with, enqueues through and runs workers from."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from typing import Any, ParamSpec, TypeVar, overload
+
+from holdfast.domain.classify import Rule
+from holdfast.domain.duration import Duration, optional
+from holdfast.domain.job import (
+    Attempt,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    Enqueued,
+    Event,
+    JobFilter,
+    JobId,
+    JobRow,
+    LateResult,
+    NewJob,
+)
+from holdfast.domain.moves import Kind, State
+from holdfast.domain.policy import Retry
+from holdfast.duties.duties import Duties
+from holdfast.engine.engine import Engine
+from holdfast.engine.ports import Clock, EnqueuesDirectly, Hook, Page, Retention, Rng, Store
+from holdfast.engine.settings import Settings
+from holdfast.engine.tasks import EXECUTORS, Policy, Task
+from holdfast.errors import JobFailed, UnknownTask, UsageError
+from holdfast.portal import Portal
+from holdfast.wiring import (
+    SystemClock,
+    SystemIds,
+    SystemRng,
+    SystemThreads,
+    database_url,
+    make_store,
+    thread_pool,
+)
+from holdfast.worker.attempts import Middleware
+from holdfast.worker.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class Holdfast:
+    """A set of tasks over one database.
+
+    *url* defaults to `HOLDFAST_DATABASE_URL`, else `sqlite:///holdfast.db`. Settings (`lease`, `heartbeat`, `poll`,
+    `reclaim_every`, `concurrency`, `grace`, …) come by keyword or from `HOLDFAST_<NAME>`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        retention: Retention | None = None,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+        store: Store | None = None,
+        **settings: Any,
+    ) -> None:
+        self.url = database_url(url)
+        self.settings = Settings.read(settings, os.environ)
+        self.retention = retention
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.payload_limit = self.settings.payload_limit
+        self._clock, self._rng, self._ids = clock or SystemClock(), rng or SystemRng(), SystemIds()
+        self._threads = SystemThreads()
+        self._given_store = store
+        self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening: asyncio.Lock | None = None
+        self._portal: Portal | None = None
+        self._lifespan: Lifespan | None = None
+        self._middleware: list[Middleware] = []
+        self._hooks: list[tuple[frozenset[Kind], Hook]] = []
+        self._direct: EnqueuesDirectly | None = None
+        self.new_id = self._ids.job_id
+
+    # -- declaring --------------------------------------------------------------------------------------------------
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+        lease: Duration | None = None,
+        depends_on: str | None = None,
+        execute: str | None = None,
+        max_crashes: int = 3,
+        store_result: bool = True,
+        deadline: Duration | None = None,
+        dedupe_for: Duration | None = None,
+        start_within: Duration | None = None,
+        version: int = 1,
+        rules: Sequence[Rule] = (),
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, *function: Callable[..., Any], **options: Any) -> Any:
+        """Make a function a task. *execute* is "async" (on the loop), "thread" or "process"; by default an
+        `async def` runs on the loop, a plain `def` in a thread, and a plain `def` with a *timeout* in a process,
+        because a thread cannot be stopped."""
+
+        def decorate(function: Callable[..., Any]) -> Task[..., Any]:
+            return self._add_task(function, **options)
+
+        return decorate(*function) if function else decorate
+
+    def _add_task(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+        lease: Duration | None = None,
+        execute: str | None = None,
+        deadline: Duration | None = None,
+        dedupe_for: Duration | None = None,
+        start_within: Duration | None = None,
+        rules: Sequence[Rule] = (),
+        **plain: Any,
+    ) -> Task[P, R]:
+        name = name or function.__name__
+        if name in self.tasks:
+            raise UsageError(f"there is a task named {name!r} already; give this one another name=")
+        if execute is None:
+            execute = "async" if inspect.iscoroutinefunction(function) else "process" if timeout else "thread"
+        if execute not in EXECUTORS:
+            raise UsageError(f"execute is {execute!r}; it is one of {', '.join(EXECUTORS)}")
+        if execute == "async" and not inspect.iscoroutinefunction(function):
+            raise UsageError(f"{name} is a plain function; it runs with execute='thread' or 'process'")
+        unknown = plain.keys() - Policy.__dataclass_fields__
+        if unknown:
+            raise UsageError(
+                f"no task option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(Policy.__dataclass_fields__))}"
+            )
+        policy = Policy(
+            queue=queue,
+            retry=Retry(retry) if isinstance(retry, int) else retry or Retry(),
+            timeout=optional(timeout),
+            lease=optional(lease),
+            execute=execute,
+            deadline=optional(deadline),
+            dedupe_for=optional(dedupe_for),
+            start_within=optional(start_within),
+            rules=tuple(rules),
+            **plain,
+        )
+        task: Task[P, R] = Task(function, name, policy, self)
+        self.tasks[name] = task
+        return task
+
+    def lifespan(self, make: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
+        """An async generator with one `yield`: resources of a worker process. Handlers find them as `job.resources`."""
+        self._lifespan = asynccontextmanager(make)
+        return make
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """Wrap every attempt: `async def m(job, call): …; return await call()`. The first one added is outermost."""
+        self._middleware.append(function)
+        return function
+
+    def on(self, *kinds: str) -> Callable[[Hook], Hook]:
+        """A hook that runs in the transaction of the moves it names: raise, and none of them happened."""
+        known = {kind.name: kind for kind in Kind}
+        unknown = [kind for kind in kinds if kind not in known]
+        if unknown:
+            raise UsageError(f"no event {', '.join(unknown)}; there are: {', '.join(known)}")
+
+        def keep(hook: Hook) -> Hook:
+            self._hooks.append((frozenset(known[kind] for kind in kinds), hook))
+            return hook
+
+        return keep
+
+    # -- opening ----------------------------------------------------------------------------------------------------
+    async def __aenter__(self) -> Holdfast:
+        await self.engine()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def engine(self) -> Engine:
+        """The engine of the running event loop; opens the store when it is not open yet."""
+        loop = asyncio.get_running_loop()
+        if self._engine is not None and self._loop is loop:
+            return self._engine
+        if self._opening is None or self._loop is not loop:
+            self._loop, self._engine, self._opening = loop, None, asyncio.Lock()
+        async with self._opening:
+            if self._engine is None:
+                self._engine = await self.make_engine()
+        return self._engine
+
+    async def make_engine(self) -> Engine:
+        """A new engine with a store of its own, opened in the running loop."""
+        store = self._given_store or make_store(self.url, self._clock, self._threads)
+        store.hooks = self._hooks
+        await store.open()
+        return Engine(store, self.tasks, self.settings, self._clock, self._rng, self._ids)
+
+    async def close(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None and self._given_store is None:
+            await engine.store.close()
+
+    async def migrate(self) -> list[str]:
+        store = self._given_store or make_store(self.url, self._clock, self._threads)
+        return await store.migrate()
+
+    # -- what tasks and handles call --------------------------------------------------------------------------------
+    async def send(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]:
+        return await (await self.engine()).enqueue(jobs, connection)
+
+    def send_sync(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]:
+        if connection is not None:
+            return self._sync_engine().enqueue_sync(jobs, connection)
+        if self._direct is None and not self.url.startswith("postgres"):
+            store = self._sync_engine().store
+            self._direct = store if isinstance(store, EnqueuesDirectly) else None
+        if self._direct is not None:
+            return self._direct.enqueue_sync(jobs)
+        return self.portal.call(lambda app: app.send(jobs))
+
+    def _sync_engine(self) -> Engine:
+        """An engine for calls that need no event loop: enqueueing on SQLite and on connections of the caller's."""
+        store = (
+            self._engine.store
+            if self._engine
+            else self._given_store or make_store(self.url, self._clock, self._threads)
+        )
+        store.hooks = self._hooks
+        return Engine(store, self.tasks, self.settings, self._clock, self._rng, self._ids)
+
+    @property
+    def portal(self) -> Portal:
+        """The way to call async verbs from sync code: an event loop in a thread of its own."""
+        if self._portal is None:
+            twin = Holdfast.__new__(Holdfast)
+            twin.__dict__.update(self.__dict__)
+            twin._engine = twin._loop = twin._opening = twin._portal = None
+            self._portal = Portal(twin, self._threads)
+        return self._portal
+
+    @property
+    def sync(self) -> SyncVerbs:
+        """Every verb for code without an event loop: `app.sync.retry(id)` is `await app.retry(id)`."""
+        return SyncVerbs(self)
+
+    async def wait(self, job_id: JobId, timeout: Duration | None) -> JobRow:
+        """The row of the job once it is complete; `JobFailed` when it ended otherwise."""
+        row = await (await self.engine()).wait(job_id, timeout)
+        if row.state is not State.COMPLETE:
+            raise JobFailed(job_id, row.state, row.error_code, row.error_message)
+        return row
+
+    # -- verbs ------------------------------------------------------------------------------------------------------
+    async def job(self, job_id: str) -> JobRow:
+        """The job as it is now. `UnknownJob` when there is none."""
+        return await (await self.engine()).job(job_id)
+
+    async def jobs(self, *, after: str | None = None, limit: int = 50, **where: Any) -> Page:
+        """Newest first: `app.jobs(state="failed", task="convert", owner=…, tag=…, args={…})`."""
+        return await (await self.engine()).jobs(job_filter(**where), after=after, limit=limit)
+
+    async def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        return await (await self.engine()).counts()
+
+    async def events(self, *, after: int = 0, limit: int = 1000, job_id: str | None = None) -> list[Event]:
+        return await (await self.engine()).events(after=after, limit=limit, job_id=job_id)
+
+    async def attempts(self, job_id: str) -> list[Attempt]:
+        return await (await self.engine()).attempts(job_id)
+
+    async def late_results(self, job_id: str) -> list[LateResult]:
+        return await (await self.engine()).late_results(job_id)
+
+    async def retry(
+        self, job_id: str, *, by: str = "api", owner: str | None = None, from_step: str | None = None
+    ) -> int:
+        """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`."""
+        return await (await self.engine()).retry(job_id, by=by, owner=owner, from_step=from_step)
+
+    async def cancel(self, job_id: str, *, by: str = "api", reason: str = "") -> None:
+        """Queued or processing → cancelled. A running attempt is told to stop."""
+        await (await self.engine()).cancel(job_id, by=by, reason=reason)
+
+    async def dead_letters(
+        self, *, after: str | None = None, limit: int = 50, **where: Any
+    ) -> list[DeadLetter]:
+        return await (await self.engine()).dead_letters(dead_letter_filter(**where), after=after, limit=limit)
+
+    async def dead_letter_groups(self, *, limit: int = 50, **where: Any) -> list[DeadLetterGroup]:
+        return await (await self.engine()).dead_letter_groups(dead_letter_filter(**where), limit)
+
+    async def redrive(
+        self,
+        ids: str | Collection[str] | None = None,
+        *,
+        by: str = "api",
+        to_queue: str | None = None,
+        rate: float | None = None,
+        limit: int | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+        **where: Any,
+    ) -> int:
+        """Give dead letters another life: one, many, or all that match; how many were queued."""
+        chosen = dead_letter_filter(ids=ids, **where)
+        return await (await self.engine()).redrive(
+            chosen, by=by, queue=to_queue, rate=rate, limit=limit, progress=progress
+        )
+
+    async def discard(
+        self, ids: str | Collection[str] | None = None, *, reason: str, by: str = "api", **where: Any
+    ) -> int:
+        """Strike dead letters; their jobs stay failed. How many."""
+        return await (await self.engine()).discard(dead_letter_filter(ids=ids, **where), reason=reason, by=by)
+
+    async def reject(
+        self,
+        task: str,
+        arguments: dict[str, Any],
+        code: str,
+        *,
+        message: str | None = None,
+        owner: str | None = None,
+    ) -> JobId:
+        """Put a refused input on record: a job that is failed from the start, without a dead letter."""
+        if task not in self.tasks:
+            raise UnknownTask(task, self.tasks)
+        [job] = self.tasks[task].options(owner=owner)._jobs([arguments])
+        return await (await self.engine()).reject(job, code, message)
+
+    async def purge(
+        self,
+        *,
+        results: Duration | None = None,
+        jobs: Duration | None = None,
+        events: Duration | None = None,
+        task: str | None = None,
+    ) -> int:
+        """Remove what was kept this long; how many rows."""
+        keep = Retention(optional(results), optional(jobs), optional(events))
+        return await (await self.engine()).purge(keep, task)
+
+    # -- working ----------------------------------------------------------------------------------------------------
+    async def run_worker(
+        self,
+        *,
+        concurrency: int | None = None,
+        queues: Sequence[str] | None = None,
+        duties: bool = True,
+        until_idle: bool = False,
+        handle_signals: bool = False,
+    ) -> None:
+        """Work until cancelled or told to stop. *until_idle* returns when nothing is left that could be run."""
+        engine = await self.engine()
+        async with AsyncExitStack() as stack:
+            resources = await stack.enter_async_context(self._lifespan()) if self._lifespan else None
+            pool = thread_pool((concurrency or self.settings.concurrency) + 4)
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+            chores = Duties(engine, self.retention)
+            worker = Worker(
+                engine,
+                self._threads,
+                pool,
+                queues=queues,
+                concurrency=concurrency,
+                middleware=self._middleware,
+                resources=resources,
+                expect=chores.expect,
+            )
+            if handle_signals:
+                _stop_on_signals(worker, stack)
+            await _run_together(worker, chores if duties else None, engine if until_idle else None)
+
+
+async def _run_together(worker: Worker, chores: Duties | None, idle_of: Engine | None) -> None:
+    tasks = [asyncio.create_task(chores.run(), name="duties")] if chores else []
+    if idle_of is not None:
+        tasks.append(asyncio.create_task(_stop_when_idle(worker, idle_of), name="until idle"))
+    working = asyncio.create_task(worker.run(), name="worker")
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        worker.stop()
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(working)
+        raise
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _stop_when_idle(worker: Worker, engine: Engine) -> None:
+    while True:
+        counts = await engine.counts()
+        if not counts[State.QUEUED] and not counts[State.PROCESSING]:
+            worker.stop()
+            return
+        await engine.clock.sleep(0.02)
+
+
+def _stop_on_signals(worker: Worker, stack: AsyncExitStack) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, worker.stop)
+        stack.callback(loop.remove_signal_handler, number)
+
+
+class SyncVerbs:
+    """The verbs of an app as plain calls, run in the app's portal."""
+
+    def __init__(self, app: Holdfast) -> None:
+        self._app = app
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        method = getattr(Holdfast, verb, None)
+        if verb.startswith("_") or not inspect.iscoroutinefunction(method):
+            raise AttributeError(f"no verb {verb}")
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._app.portal.call(lambda app: getattr(app, verb)(*args, **kwargs))
+
+        return call
+
+    def result(self, job_id: str, timeout: Duration | None = None) -> Any:
+        """Wait for a job's end and give its result."""
+        return self._app.portal.call(lambda app: app.wait(JobId(job_id), timeout)).result
+
+
+def _many(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def job_filter(
+    *,
+    state: str | Collection[str] | None = None,
+    task: str | Collection[str] | None = None,
+    queue: str | Collection[str] | None = None,
+    owner: str | None = None,
+    tag: str | None = None,
+    args: dict[str, Any] | None = None,
+) -> JobFilter:
+    try:
+        states = tuple(State(value) for value in _many(state))
+    except ValueError as error:
+        raise UsageError(f"{error}; a state is one of {', '.join(State)}") from None
+    return JobFilter(
+        states=states, tasks=_many(task), queues=_many(queue), owner=owner, tag=tag, args=args or {}
+    )
+
+
+def dead_letter_filter(
+    *,
+    ids: str | Collection[str] | None = None,
+    task: str | Collection[str] | None = None,
+    queue: str | Collection[str] | None = None,
+    reason: str | Collection[str] | None = None,
+    fingerprint: str | None = None,
+    owner: str | None = None,
+) -> DeadLetterFilter:
+    return DeadLetterFilter(
+        ids=_many(ids),
+        tasks=_many(task),
+        queues=_many(queue),
+        reasons=_many(reason),
+        fingerprint=fingerprint,
+        owner=owner,
+    )

@@ -1,0 +1,119 @@
+"""How long to wait before the next attempt: a curve, a jitter and a cap.
+
+A `Backoff` answers one question: the delay after the *attempt*-th failure (counted from 1), given a *chance*
+in [0, 1) and the *previous* delay. Chance comes from outside, so the same question has the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from holdfast.domain.duration import Duration, duration, optional
+from holdfast.errors import UsageError
+
+Curve = Callable[[int], timedelta]
+Jitter = Callable[[timedelta, float, timedelta], timedelta]  # (delay, chance, previous) → delay
+
+#: Beyond this exponent every sane backoff is at its cap, and a timedelta would overflow.
+_STEEPEST = 40
+_FOREVER = timedelta(days=365)
+LONGEST = timedelta(hours=1)
+
+
+def _scaled(base: timedelta, factor: float) -> timedelta:
+    """base × factor, saturating: huge attempts must not overflow."""
+    return min(_FOREVER, timedelta(seconds=min(base.total_seconds() * factor, _FOREVER.total_seconds())))
+
+
+def exponential(base: Duration, factor: float = 2.0) -> Curve:
+    start = duration(base)
+    if factor < 1:
+        raise UsageError(f"factor is {factor}; a backoff that shrinks is a retry storm, use 1 or more")
+    return lambda attempt: _scaled(start, factor ** min(attempt - 1, _STEEPEST))
+
+
+def polynomial(base: Duration, power: float = 2.0) -> Curve:
+    start = duration(base)
+    return lambda attempt: _scaled(start, float(min(attempt, 10_000)) ** power)
+
+
+def fixed(delay: Duration) -> Curve:
+    span = duration(delay)
+    return lambda attempt: span
+
+
+def table(delays: Sequence[Duration]) -> Curve:
+    """Explicit delays; the last one repeats."""
+    spans = [duration(delay) for delay in delays]
+    if not spans:
+        raise UsageError("a table of delays needs at least one")
+    return lambda attempt: spans[min(attempt, len(spans)) - 1]
+
+
+def additive(most: Duration) -> Jitter:
+    span = duration(most)
+    return lambda delay, chance, previous: delay + span * chance
+
+
+def proportional(share: float) -> Jitter:
+    if not 0 <= share <= 1:
+        raise UsageError(f"a proportional jitter is a share between 0 and 1, not {share}")
+    return lambda delay, chance, previous: delay * (1 + share * (2 * chance - 1))
+
+
+def full(delay: timedelta, chance: float, previous: timedelta) -> timedelta:
+    return delay * chance
+
+
+def equal(delay: timedelta, chance: float, previous: timedelta) -> timedelta:
+    return delay / 2 + delay / 2 * chance
+
+
+def decorrelated(delay: timedelta, chance: float, previous: timedelta) -> timedelta:
+    """Between the curve's delay and three times the previous one: attempts drift apart from each other."""
+    return delay + (max(previous * 3, delay) - delay) * chance
+
+
+def none(delay: timedelta, chance: float, previous: timedelta) -> timedelta:
+    return delay
+
+
+_NAMED: dict[str, Jitter] = {"full": full, "equal": equal, "decorrelated": decorrelated, "none": none}
+JitterSpec = Duration | Literal["full", "equal", "decorrelated", "none"] | Jitter | None
+
+
+def jitter_of(spec: JitterSpec) -> Jitter:
+    """Read a jitter: "full", "20%" (proportional), "5s" or a timedelta (additive), or a function."""
+    if spec is None:
+        return none
+    if callable(spec):
+        return spec
+    if isinstance(spec, str) and spec in _NAMED:
+        return _NAMED[spec]
+    if isinstance(spec, str) and spec.endswith("%"):
+        try:
+            return proportional(float(spec[:-1].lstrip("±")) / 100)
+        except ValueError:
+            raise UsageError(
+                f'{spec!r} is not a jitter; write "20%", "5s" or one of {sorted(_NAMED)}'
+            ) from None
+    return additive(spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    curve: Curve
+    jitter: Jitter = none
+    cap: timedelta = LONGEST
+
+    @classmethod
+    def of(cls, curve: Curve, jitter: JitterSpec = None, cap: Duration | None = None) -> Backoff:
+        return cls(curve, jitter_of(jitter), optional(cap) or LONGEST)
+
+    def delay(self, attempt: int, chance: float, previous: timedelta = timedelta()) -> timedelta:
+        """The wait after the *attempt*-th failure; never negative, never above the cap."""
+        wanted = self.jitter(min(self.curve(max(attempt, 1)), self.cap), chance, previous)
+        return max(timedelta(), min(wanted, self.cap))

@@ -1,0 +1,78 @@
+"""The registry of error codes: code → class, HTTP status, one line for people.
+
+Technical detail goes to logs and the attempt; a person sees the line, never a stack trace, a path or a secret.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from holdfast.errors import UsageError
+
+
+class ErrorClass(StrEnum):
+    TRANSIENT = "transient"  # the same call may succeed later
+    THROTTLED = "throttled"  # it may, when asked less often
+    PERMANENT = "permanent"  # it will not
+    UNKNOWN = "unknown"  # nobody told us; retried
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    name: str
+    error_class: ErrorClass
+    status: int
+    message: str
+
+
+T, H, P, U = ErrorClass
+
+_CODES: dict[str, Code] = {}
+
+
+def register(name: str, error_class: ErrorClass, status: int, message: str) -> Code:
+    """Add a code. A name has one meaning: registering it again with another is refused."""
+    code = Code(name, error_class, status, message)
+    if _CODES.setdefault(name, code) != code:
+        raise UsageError(f"the code {name} is registered already with another meaning: {_CODES[name]}")
+    return code
+
+
+def lookup(name: str) -> Code:
+    """The code of this *name*; one that nobody registered is an unknown error with its own name."""
+    return _CODES.get(name) or Code(name, U, 500, _CODES["UNKNOWN"].message)
+
+
+def all_codes() -> list[Code]:
+    return sorted(_CODES.values(), key=lambda code: code.name)
+
+
+for _row in (
+    ("UNKNOWN", U, 500, "Something unexpected went wrong."),
+    ("RETRYABLE", T, 503, "The task asked to be tried again."),
+    ("FATAL", P, 422, "The task cannot succeed with this input."),
+    ("NETWORK", T, 502, "A service could not be reached."),
+    ("CALL_TIMEOUT", T, 504, "A service did not answer in time."),
+    ("HTTP_5XX", T, 502, "A service answered with an error of its own."),
+    ("HTTP_4XX", P, 422, "A service refused the request."),
+    ("THROTTLED", H, 429, "A service asked to be called less often."),
+    ("DATABASE", T, 503, "A database could not do it just now."),
+    ("IO_ERROR", T, 500, "Reading or writing a file failed."),
+    ("DISK_FULL", P, 507, "There is no space left to write to."),
+    ("PERMISSION", P, 403, "Access was refused."),
+    ("NOT_FOUND", P, 404, "A file or object that is needed does not exist."),
+    ("CERTIFICATE", P, 502, "A service's certificate cannot be trusted."),
+    ("MEMORY", T, 503, "There was not enough memory."),
+    ("BAD_CALL", P, 500, "The task was called in a way it does not allow."),
+    ("TIMEOUT", P, 504, "It was not finished before its deadline."),
+    ("EXECUTION_TIMEOUT", T, 504, "It ran longer than it may and was stopped."),
+    ("WORKER_LOST", P, 500, "The worker was lost while it ran."),
+    ("STUCK", T, 500, "It ran too long without an end and was taken back."),
+    ("EXITED", U, 500, "The task tried to end its worker."),
+    ("PAYLOAD_INVALID", P, 422, "The stored arguments cannot be read by this version of the task."),
+    ("RESULT_INVALID", P, 500, "The task returned something that cannot be stored."),
+    ("RESULT_TOO_LARGE", P, 413, "The result is larger than may be stored."),
+    ("STARTED_TOO_LATE", P, 504, "It could not be started in time."),
+):
+    register(*_row)

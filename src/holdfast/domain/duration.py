@@ -1,0 +1,65 @@
+"""Durations as people write them: "30s", "1h30m", "250ms", a `timedelta`, or a number of seconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from holdfast.errors import UsageError
+
+Duration = str | int | float | timedelta
+
+_UNITS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 10**6,
+    "m": 60 * 10**6,
+    "h": 3_600 * 10**6,
+    "d": 86_400 * 10**6,
+    "w": 604_800 * 10**6,
+}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+_LONGEST = timedelta(days=36_500)
+
+
+def duration(value: Duration) -> timedelta:
+    """Read *value*; anything that is not a duration of 0 to 100 years is a `UsageError`."""
+    if isinstance(value, timedelta):
+        span = value
+    elif isinstance(value, str):
+        span = _parse(value)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 3.2e9:
+        span = timedelta(seconds=value)
+    else:
+        raise UsageError(f'{value!r} is not a duration; write "30s", "1h30m" or a timedelta')
+    if not timedelta() <= span <= _LONGEST:
+        raise UsageError(f"{value!r} is out of range; a duration is 0 to 100 years")
+    return span
+
+
+def _parse(text: str) -> timedelta:
+    packed = text.replace(" ", "")
+    if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", packed):
+        return timedelta(seconds=float(packed))
+    parts = _PART.findall(packed)
+    if not parts or "".join(number + unit for number, unit in parts) != packed or len(packed) > 60:
+        raise UsageError(f'{text!r} is not a duration; write "30s", "1h30m" or a timedelta')
+    try:
+        return timedelta(microseconds=sum(round(float(number) * _UNITS[unit]) for number, unit in parts))
+    except OverflowError:
+        raise UsageError(f"{text!r} is out of range; a duration is 0 to 100 years") from None
+
+
+def optional(value: Duration | None) -> timedelta | None:
+    return None if value is None else duration(value)
+
+
+def spell(span: timedelta) -> str:
+    """The shortest exact spelling: `duration(spell(d)) == d`."""
+    left = round(span / timedelta(microseconds=1))
+    words = []
+    for unit in ("d", "h", "m", "s", "ms", "us"):
+        count, left = divmod(left, _UNITS[unit])
+        if count:
+            words.append(f"{count}{unit}")
+    return "".join(words) or "0s"

@@ -1,0 +1,36 @@
+"""Group errors by cause: mask what differs between two occurrences of the same failure (E70).
+
+Deterministic and cheap. Numbers, ids, addresses, paths and quoted texts are masked; words stay, because the
+words are what tells one cause from another.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from hashlib import blake2b
+
+_MASKS = (
+    (re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"), "<id>"),
+    (re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"<>]+"), "<url>"),
+    (re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b"), "<address>"),
+    (re.compile(r"(?<![\w/])(?:/[\w.@-]+){2,}/?"), "<path>"),
+    (re.compile(r"'[^']{0,200}'|\"[^\"]{0,200}\""), "<text>"),
+    (re.compile(r"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{12,}\b"), "<hex>"),
+    (re.compile(r"\d+(?:\.\d+)?"), "<n>"),
+)
+
+
+def mask(message: str) -> str:
+    """*message* with everything masked that differs from one occurrence to the next."""
+    text = message[:500]
+    for pattern, name in _MASKS:
+        text = pattern.sub(name, text)
+    return text
+
+
+@lru_cache(maxsize=4096)
+def fingerprint(task: str, code: str, error_type: str, message: str) -> str:
+    """Twelve hex digits that are equal for failures of one cause. The type keeps message-less errors apart."""
+    parts = "\x1f".join((task, code, error_type, mask(message)))
+    return blake2b(parts.encode(errors="replace"), digest_size=6).hexdigest()

@@ -1,0 +1,263 @@
+"""The values the engine and the stores exchange: new jobs, leases, claimed jobs, settlements, and the row people see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, NewType
+
+from holdfast.domain.moves import State
+from holdfast.domain.verdict import Failure, Verdict
+
+JobId = NewType("JobId", str)
+SessionId = NewType("SessionId", int)
+
+
+class Lane(NamedTuple):
+    """What is claimed, held and limited as one: a queue × a task. Jobs of a lane wait in one line."""
+
+    queue: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What the jobs of one enqueue have in common. Times are durations: the store's clock makes moments of them."""
+
+    lane: Lane
+    owner: str | None = None
+    priority: int = 0  #: higher runs first
+    max_attempts: int = 1
+    max_crashes: int = 3
+    delay: timedelta | None = None
+    run_at: datetime | None = None  #: instead of *delay*: a moment that the caller named
+    deadline: timedelta | None = None
+    deadline_at: datetime | None = None  #: instead of *deadline*
+    start_within: timedelta | None = None
+    timeout: timedelta | None = None  #: hard limit of one attempt
+    key: str | None = None  #: jobs of one key run one at a time
+    dedupe: bytes | None = None  #: digest of the dedupe key in its scope
+    dedupe_for: timedelta | None = (
+        None  #: how long a complete job stands in for new ones; None = while it is kept
+    )
+    tags: tuple[str, ...] = ()
+    trace: str | None = None  #: W3C traceparent of the caller
+    version: int = 1  #: of the payload
+
+
+class NewJob(NamedTuple):
+    """A call to be stored. The caller makes the id, so that an enqueue whose answer was lost may be sent again."""
+
+    id: JobId
+    payload: str  #: JSON object of arguments by name
+    spec: JobSpec
+
+
+class Enqueued(NamedTuple):
+    """The answer to an enqueue: *duplicate* when an unfinished or complete twin stands in for the new job."""
+
+    id: JobId
+    duplicate: bool = False
+
+
+class Lease(NamedTuple):
+    """The right to finish one attempt. The epoch grows with every claim and never goes back: it is the fence."""
+
+    job_id: JobId
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A worker process as the store knows it. All its leases live and die with it."""
+
+    id: SessionId
+    worker: str
+    ttl: timedelta
+
+
+class Claimed(NamedTuple):
+    """A job that is now ours to run."""
+
+    lease: Lease
+    lane: Lane
+    payload: str
+    attempt: int
+    max_attempts: int
+    crashes: int
+    generation: int
+    owner: str | None
+    key: str | None
+    timeout: timedelta | None
+    until_deadline: timedelta | None
+    waited: timedelta  #: since it was queued
+    start_within: timedelta | None
+    version: int
+    trace: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """One attempt's end, on its way to the store."""
+
+    lease: Lease
+    verdict: Verdict
+    attempt: int = 0  #: as it was claimed, for the event
+    duration: timedelta = timedelta()
+
+
+class Expired(NamedTuple):
+    """A lease that ran out, with what the judgement needs to know."""
+
+    lease: Lease
+    lane: Lane
+    attempt: int
+    max_attempts: int
+    crashes: int
+    max_crashes: int
+    worker: str
+    overran: bool  #: its worker lives, but the attempt passed its hard timeout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """A job as everyone sees it: the columns of SPEC E3a."""
+
+    id: JobId
+    task: str
+    queue: str
+    owner: str | None
+    priority: int
+    state: State
+    generation: int
+    epoch: int
+    attempt: int
+    max_attempts: int
+    crashes: int
+    run_at: datetime
+    created_at: datetime
+    queued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    last_attempt_at: datetime | None
+    updated_at: datetime
+    deadline_at: datetime | None
+    expired_at: datetime | None
+    leased_by: str | None
+    lease_expires_at: datetime | None
+    error_code: str | None
+    error_message: str | None
+    last_failure: dict[str, Any] | None
+    retry_type: str | None
+    manual_retry_count: int
+    result: Any
+    tags: tuple[str, ...]
+    payload: Any
+    progress: dict[str, Any] | None = None
+    key: str | None = None
+
+    @property
+    def failed_at(self) -> datetime | None:
+        return self.finished_at if self.state is State.FAILED else None
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether `retry` would be accepted now, as far as the row can tell."""
+        return self.state in (State.FAILED, State.CANCELLED) or (self.state is State.QUEUED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One move of one job, as it was recorded with the move itself."""
+
+    id: int
+    at: datetime
+    kind: str
+    job_id: JobId
+    epoch: int
+    attempt: int
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One dispatch of a job, kept after it ended (or still running: *outcome* is then None)."""
+
+    job_id: JobId
+    epoch: int
+    generation: int
+    attempt: int
+    worker: str | None
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str | None  #: complete, retry, failed, released, snoozed, reclaimed, timed_out, cancelled
+    failure: Failure | None = None
+
+    @property
+    def duration(self) -> timedelta | None:
+        return self.ended_at - self.started_at if self.ended_at else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """The record of a job that will not be retried by itself."""
+
+    id: JobId  #: the job's own id: a job has at most one
+    task: str
+    queue: str
+    owner: str | None
+    reason: str
+    message: str
+    detail: str
+    fingerprint: str
+    attempts: int
+    at: datetime
+    payload: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterGroup:
+    """Dead letters of one cause."""
+
+    fingerprint: str
+    task: str
+    reason: str
+    message: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    sample: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateResult:
+    """A result that came after its job had ended by deadline or by a person. It has no effect."""
+
+    job_id: JobId
+    epoch: int
+    at: datetime
+    reason: str
+    outcome: str
+    result: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs: all that are given must match."""
+
+    states: tuple[State, ...] = ()
+    tasks: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    owner: str | None = None
+    tag: str | None = None
+    args: dict[str, Any] = field(default_factory=dict)  #: arguments that must be equal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterFilter:
+    tasks: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    fingerprint: str | None = None
+    owner: str | None = None
+    ids: tuple[JobId, ...] = ()

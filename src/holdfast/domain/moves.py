@@ -1,0 +1,66 @@
+"""The states of a job and every legal move between them, as data.
+
+    enqueue ─► queued ─claim─► processing ─complete─► complete
+                 ▲  ▲              │ │ └──fail/reclaim/time_out──► failed ──┐
+                 │  └─fail/release─┘ └──cancel──► cancelled ────────────────┤
+                 └───────────────────── retry ──────────────────────────────┘
+
+The stores, the stateful test and the diagram in the docs all read `MOVES`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class State(StrEnum):
+    QUEUED = "queued"
+    PROCESSING = "processing"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+Q, P, C, F, X = State
+
+#: verb → (states it may start from, states it may end in). An empty start means that the job is new.
+MOVES: dict[str, tuple[frozenset[State], frozenset[State]]] = {
+    "enqueue": (frozenset(), frozenset({Q})),
+    "claim": (frozenset({Q}), frozenset({P})),
+    "extend": (frozenset({P}), frozenset({P})),
+    "complete": (frozenset({P}), frozenset({C})),
+    "fail": (frozenset({P}), frozenset({Q, F})),
+    "release": (frozenset({P}), frozenset({Q})),
+    "reclaim": (frozenset({P}), frozenset({Q, F})),
+    "time_out": (frozenset({Q, P}), frozenset({F})),
+    "reject": (frozenset(), frozenset({F})),
+    "cancel": (frozenset({Q, P}), frozenset({X})),
+    "retry": (frozenset({Q, F, X}), frozenset({Q})),
+    "purge": (frozenset({C}), frozenset({C})),
+}
+
+FINISHED = frozenset({C, F, X})
+
+
+class Kind(IntEnum):
+    """What an event records. Numbers are stored, so they never change; names are what people see."""
+
+    queued = 1
+    processing = 2
+    complete = 3
+    retry = 4
+    failed = 5
+    released = 6
+    snoozed = 7
+    reclaimed = 8
+    timed_out = 9
+    cancelled = 10
+    manual_retry = 11
+    redriven = 12
+    rejected = 13
+    expired = 14
+    late_result = 15
+    stale_write = 16
+    discarded = 17
+    breaker_opened = 18
+    breaker_closed = 19

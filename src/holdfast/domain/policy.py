@@ -1,0 +1,128 @@
+"""The retry policy of a task, and the judgement that turns a failed attempt into a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from holdfast.domain import backoff as curves
+from holdfast.domain.backoff import Backoff, Curve, JitterSpec
+from holdfast.domain.codes import ErrorClass
+from holdfast.domain.duration import Duration, duration, optional
+from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
+from holdfast.errors import UsageError
+
+#: A service's Retry-After is honoured up to this; a longer one costs one early call (E12).
+LONGEST_RETRY_AFTER = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Retry:
+    """How often and when a task is tried again.
+
+    `Retry(max_attempts=3, base="5s", factor=2, jitter="5s")` waits 5 s + U(0, 5 s), then 10 s + U(0, 5 s).
+    Other curves by *backoff*: `Retry(4, backoff=table(["30s", "2m", "8m"]), jitter="20%")`.
+    *only* lists the exception types that are retried at all, *never* those that are not;
+    *attempts_by_code* gives single codes fewer attempts than *max_attempts*.
+    """
+
+    max_attempts: int
+    backoff: Backoff
+    max_elapsed: timedelta | None
+    only: tuple[type[BaseException], ...]
+    never: tuple[type[BaseException], ...]
+    attempts_by_code: Mapping[str, int] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        max_attempts: int = 5,
+        *,
+        base: Duration = "5s",
+        factor: float = 2.0,
+        jitter: JitterSpec = "equal",
+        cap: Duration = "1h",
+        backoff: Curve | Backoff | None = None,
+        max_elapsed: Duration | None = None,
+        only: Sequence[type[BaseException]] = (),
+        never: Sequence[type[BaseException]] = (),
+        attempts_by_code: Mapping[str, int] | None = None,
+    ) -> None:
+        if not isinstance(max_attempts, int) or not 1 <= max_attempts <= 1000:
+            raise UsageError(
+                f"max_attempts is {max_attempts!r}; it counts all attempts, so 1 (no retry) to 1000"
+            )
+        for code, most in (attempts_by_code or {}).items():
+            if not 1 <= most <= max_attempts:
+                raise UsageError(
+                    f"attempts_by_code[{code!r}] is {most}; it must be 1 to max_attempts ({max_attempts})"
+                )
+        set_ = object.__setattr__
+        if not isinstance(backoff, Backoff):
+            backoff = Backoff(
+                backoff or curves.exponential(base, factor), curves.jitter_of(jitter), duration(cap)
+            )
+        set_(self, "max_attempts", max_attempts)
+        set_(self, "backoff", backoff)
+        set_(self, "max_elapsed", optional(max_elapsed))
+        set_(self, "only", tuple(only))
+        set_(self, "never", tuple(never))
+        set_(self, "attempts_by_code", dict(attempts_by_code or {}))
+
+    def allows(self, error: BaseException) -> bool:
+        """Whether this exception's type is one that the task lets be retried."""
+        return not isinstance(error, self.never) and (not self.only or isinstance(error, self.only))
+
+
+#: The four systems' policies and the converter's older schedule, in these terms (E11).
+CONVERTER = Retry(3, base="5s", factor=2, jitter="5s", attempts_by_code={"IO_ERROR": 2})
+CONVERTER_OLD = Retry(4, backoff=curves.table(["5s", "15s", "45s"]), jitter="20%")
+REPORTS = Retry(4, backoff=curves.table(["30s", "120s", "480s"]), jitter="20%")
+GRADING = Retry(4, base="2s", factor=2, jitter="1s", cap="300s")
+SCREENSHOTS = Retry(4, backoff=curves.table(["5s", "25s", "125s"]), jitter="none")
+
+
+def judge_failure(
+    failure: Failure,
+    policy: Retry,
+    *,
+    attempt: int,
+    max_attempts: int,
+    chance: float,
+    elapsed: timedelta = timedelta(),
+    until_deadline: timedelta | None = None,
+    previous: timedelta = timedelta(),
+) -> Verdict:
+    """Decide what becomes of a job whose *attempt* (counted from 1) just failed, *elapsed* after it was queued."""
+    if failure.error_class is ErrorClass.PERMANENT:
+        return Bury(failure)
+    if attempt >= min(max_attempts, policy.attempts_by_code.get(failure.code, max_attempts)):
+        return Bury(failure)
+    if failure.retry_after is None:
+        delay = policy.backoff.delay(attempt, chance, previous)
+    else:
+        # A server's own time is jittered only upwards: earlier would break its word, all at once would break it.
+        asked = min(failure.retry_after, LONGEST_RETRY_AFTER)
+        delay = asked + asked * (0.1 * chance)
+    if policy.max_elapsed is not None and elapsed + delay > policy.max_elapsed:
+        return Bury(failure)
+    if until_deadline is not None and delay > until_deadline:
+        return Bury(failure.because("TIMEOUT"))
+    return RetryAfter(delay, failure)
+
+
+def judge_crash(
+    *,
+    attempt: int,
+    max_attempts: int,
+    crashes: int,
+    max_crashes: int,
+    backoff: Backoff,
+    chance: float,
+    lost: Failure,
+) -> Verdict:
+    """Decide what becomes of a job whose worker was lost; *crashes* counts this one too (E2a)."""
+    if attempt >= max_attempts or crashes >= max_crashes:
+        return Bury(lost)
+    delay = timedelta() if crashes <= 1 else backoff.delay(crashes - 1, chance)
+    return RetryAfter(delay, lost)

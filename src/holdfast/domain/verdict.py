@@ -1,0 +1,62 @@
+"""What one attempt came to, as values: the worker makes them, the stores write them down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from holdfast.domain.codes import ErrorClass, lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed: *message* is for people, *detail* for engineers."""
+
+    code: str
+    message: str
+    error_class: ErrorClass = ErrorClass.UNKNOWN
+    detail: str = ""
+    fingerprint: str = ""
+    gateway_status: int | None = None
+    retry_after: timedelta | None = None
+    forget: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, code: str, detail: str = "") -> Failure:
+        """A failure that the engine itself found, with the registered words for it."""
+        known = lookup(code)
+        return cls(code, known.message, known.error_class, detail)
+
+    def because(self, code: str) -> Failure:
+        """The same failure, ended for another reason; the first reason stays readable in the detail."""
+        known = lookup(code)
+        told = f"{self.code}: {self.detail or self.message}"
+        return replace(self, code=code, message=known.message, error_class=known.error_class, detail=told)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    result: str | None  #: JSON text; None when the task keeps no result
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAfter:
+    delay: timedelta
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give the attempt back: it does not count. *why* is what the event says."""
+
+    delay: timedelta = timedelta()
+    why: str = "shutdown"
+    snoozed: bool = False
+
+
+Verdict = Complete | RetryAfter | Bury | Release

@@ -1,0 +1,1 @@
+"""The verbs, the ports they need, and the registry of tasks."""

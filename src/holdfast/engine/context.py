@@ -1,0 +1,123 @@
+"""`Job`: what a handler sees of the job it is running."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from holdfast.domain.job import Claimed, JobId, Lease
+from holdfast.engine.payload import decode_any, encode
+from holdfast.engine.ports import Clock, Store
+from holdfast.errors import UsageError
+
+T = TypeVar("T")
+
+_current: ContextVar[Job] = ContextVar("holdfast_job")
+
+
+def current_job() -> Job:
+    """The job that the calling handler runs for."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise UsageError("current_job() was called outside of a handler") from None
+
+
+class Job:
+    """One attempt of one job, from inside its handler."""
+
+    __slots__ = ("_claimed", "_clock", "_started", "_steps", "_store", "cancelled", "completed", "resources")
+
+    def __init__(self, claimed: Claimed, store: Store, clock: Clock, resources: Any = None) -> None:
+        self._claimed, self._store, self._clock = claimed, store, clock
+        self._steps: dict[str, str] | None = None
+        self._started = clock.monotonic()
+        self.cancelled = (
+            False  #: set when the job was cancelled or its lease was lost; a sync handler should look
+        )
+        self.completed = False  #: set when `transaction()` has committed the job's end
+        self.resources = resources  #: what `@app.lifespan` gave
+
+    @property
+    def id(self) -> JobId:
+        return self._claimed.lease.job_id
+
+    @property
+    def epoch(self) -> int:
+        return self._claimed.lease.epoch
+
+    @property
+    def lease(self) -> Lease:
+        return self._claimed.lease
+
+    @property
+    def attempt(self) -> int:
+        return self._claimed.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        return self._claimed.max_attempts
+
+    @property
+    def generation(self) -> int:
+        return self._claimed.generation
+
+    @property
+    def task(self) -> str:
+        return self._claimed.lane.task
+
+    @property
+    def queue(self) -> str:
+        return self._claimed.lane.queue
+
+    @property
+    def owner(self) -> str | None:
+        return self._claimed.owner
+
+    @property
+    def deadline_at(self) -> datetime | None:
+        left = self._claimed.until_deadline
+        return None if left is None else self._clock.now() + left
+
+    async def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Do *function* once for this job: its result is recorded, and a later attempt gets it without a call.
+
+        The result must be JSON. A step whose attempt lost its lease raises `LeaseLost` and records nothing.
+        """
+        if self._steps is None:
+            self._steps = await self._store.steps(self.id)
+        if name in self._steps:
+            return decode_any(self._steps[name])
+        result = function(*args, **kwargs)
+        if inspect.isawaitable(result):
+            result = await result
+        text = encode(result, what=f"the result of step {name!r}")
+        await self._store.record_step(self.lease, name, text)
+        self._steps[name] = text
+        return decode_any(text)
+
+    async def progress(self, percent: float, message: str = "") -> None:
+        """Say how far the work is. `LeaseLost` tells a handler that it works for nobody any more."""
+        await self._store.record_progress(self.lease, min(max(float(percent), 0.0), 100.0), message[:500])
+
+    @asynccontextmanager
+    async def transaction(self, result: Any = None) -> AsyncIterator[Any]:
+        """A connection of the store: your writes and the end of this job commit together, or not at all.
+
+        On leaving the block the job is completed with *result*, fenced by its lease. `LeaseLost` rolls back.
+        """
+        text = encode(result, what="the result")
+        async with self._store.transaction() as connection:
+            yield connection
+            spent = self._clock.monotonic() - self._started
+            await self._store.complete_in(connection, self.lease, text, timedelta(seconds=spent))
+        self.completed = True
+
+
+def run_as(job: Job) -> Any:
+    """Make *job* the current one of this context; the answer undoes it."""
+    return _current.set(job)

@@ -1,0 +1,266 @@
+"""The verbs: what can be done with jobs, whatever store they are in and whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from datetime import timedelta
+from typing import Any
+
+from holdfast.domain.classify import classify
+from holdfast.domain.duration import Duration, optional
+from holdfast.domain.job import (
+    Attempt,
+    Claimed,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    Enqueued,
+    Event,
+    Expired,
+    JobFilter,
+    JobId,
+    JobRow,
+    LateResult,
+    NewJob,
+)
+from holdfast.domain.moves import FINISHED, Kind
+from holdfast.domain.policy import Retry, judge_crash, judge_failure
+from holdfast.domain.verdict import Failure, Verdict
+from holdfast.engine.coalesce import Coalescer
+from holdfast.engine.ports import Clock, EnqueuesInTransaction, Ids, Page, Reclaim, Retention, Rng, Store
+from holdfast.engine.settings import Settings
+from holdfast.engine.tasks import Task
+from holdfast.errors import Conflict, UnknownJob, UsageError
+
+#: How many rows a duty handles in one statement.
+BATCH = 500
+
+
+class Engine:
+    """One store, the tasks known here, and the clock, chance and ids that everything is decided with."""
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: dict[str, Task[Any, Any]],
+        settings: Settings,
+        clock: Clock,
+        rng: Rng,
+        ids: Ids,
+    ) -> None:
+        self.store, self.tasks, self.settings = store, tasks, settings
+        self.clock, self.rng, self.ids = clock, rng, ids
+        self._enqueues: Coalescer[NewJob, Enqueued] = Coalescer(store.enqueue)
+
+    # -- queueing ---------------------------------------------------------------------------------------------------
+    async def enqueue(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]:
+        """Store jobs; answered after the commit (the caller's own commit, where a *connection* is given)."""
+        if connection is not None:
+            return await self._in_transaction().enqueue_in(connection, jobs)
+        if len(jobs) == 1:
+            return [await self._enqueues.put(jobs[0])]
+        return await self.store.enqueue(jobs) if jobs else []
+
+    def enqueue_sync(self, jobs: Sequence[NewJob], connection: Any) -> list[Enqueued]:
+        return self._in_transaction().enqueue_in_sync(connection, jobs)
+
+    def _in_transaction(self) -> EnqueuesInTransaction:
+        if not isinstance(self.store, EnqueuesInTransaction):
+            raise UsageError("this store cannot enqueue inside your transaction; use SQLite or PostgreSQL")
+        return self.store
+
+    async def reject(self, job: NewJob, code: str, message: str | None = None) -> JobId:
+        """Put a refused input on record as failed, without a dead letter."""
+        failure = Failure.of(code)
+        if message is not None:
+            failure = Failure(code, message, failure.error_class)
+        await self.store.reject(job, failure)
+        return job.id
+
+    # -- judging ----------------------------------------------------------------------------------------------------
+    def judge(self, claimed: Claimed, error: BaseException, elapsed: timedelta) -> Verdict:
+        """What becomes of a job whose attempt raised *error* after *elapsed*."""
+        task = self.tasks[claimed.lane.task]
+        failure = classify(
+            error, task=task.name, policy=task.policy.retry, rules=task.policy.rules, now=self.clock.now()
+        )
+        return self.judge_failure(claimed, failure, elapsed)
+
+    def judge_failure(self, claimed: Claimed, failure: Failure, elapsed: timedelta) -> Verdict:
+        left = claimed.until_deadline
+        return judge_failure(
+            failure,
+            self.tasks[claimed.lane.task].policy.retry,
+            attempt=claimed.attempt,
+            max_attempts=claimed.max_attempts,
+            chance=self.rng.random(),
+            elapsed=claimed.waited + elapsed,
+            until_deadline=None if left is None else left - elapsed,
+        )
+
+    # -- recovering -------------------------------------------------------------------------------------------------
+    async def reclaim(self) -> int:
+        """Take back every lease that ran out; how many."""
+        total = 0
+        while expired := await self.store.expired(BATCH):
+            done = await self.store.reclaim([self._judge_expired(lost) for lost in expired])
+            total += done
+            if done == 0 or len(expired) < BATCH:
+                break
+        return total
+
+    def _judge_expired(self, lost: Expired) -> Reclaim:
+        task = self.tasks.get(lost.lane.task)
+        policy = task.policy.retry if task else Retry()
+        chance = self.rng.random()
+        if lost.overran:
+            failure = Failure.of("EXECUTION_TIMEOUT", f"worker {lost.worker} did not stop it in time")
+            verdict = judge_failure(
+                failure, policy, attempt=lost.attempt, max_attempts=lost.max_attempts, chance=chance
+            )
+        else:
+            verdict = judge_crash(
+                attempt=lost.attempt,
+                max_attempts=lost.max_attempts,
+                crashes=lost.crashes + 1,
+                max_crashes=lost.max_crashes,
+                backoff=policy.backoff,
+                chance=chance,
+                lost=Failure.of("WORKER_LOST", f"worker {lost.worker} was lost in attempt {lost.attempt}"),
+            )
+        return Reclaim(lost.lease, verdict, crashed=not lost.overran)
+
+    async def time_out(self) -> int:
+        """Fail everything whose deadline has passed; how many."""
+        total = 0
+        while passed := await self.store.time_out(BATCH):
+            total += len(passed)
+        return total
+
+    async def purge(self, keep: Retention, task: str | None = None) -> int:
+        """Remove what was kept long enough, in small batches."""
+        total = 0
+        while done := await self.store.purge(task, keep, BATCH):
+            total += done
+        return total
+
+    # -- people's moves ---------------------------------------------------------------------------------------------
+    async def cancel(self, job_id: str, *, by: str = "api", reason: str = "") -> None:
+        """Queued or processing → cancelled. A running attempt is told to stop."""
+        await self.store.cancel(JobId(job_id), by, reason)
+
+    async def retry(
+        self, job_id: str, *, by: str = "api", owner: str | None = None, from_step: str | None = None
+    ) -> int:
+        """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`.
+
+        *owner* refuses another's job. *from_step* forgets that step and every one recorded after it.
+        """
+        known = JobId(job_id)
+        if owner is not None:
+            row = await self.job(known)
+            if row.owner != owner:
+                raise Conflict(f"job {job_id} belongs to another owner")
+        forget = await self._steps_from(known, from_step) if from_step is not None else None
+        return await self.store.retry(known, by, kind=Kind.manual_retry, forget=forget)
+
+    async def _steps_from(self, job_id: JobId, name: str) -> Collection[str]:
+        names = list(await self.store.steps(job_id))
+        if name not in names:
+            raise UsageError(
+                f"job {job_id} has no recorded step {name!r}; it has: {', '.join(names) or 'none'}"
+            )
+        return names[names.index(name) :]
+
+    async def redrive(
+        self,
+        where: DeadLetterFilter,
+        *,
+        by: str = "api",
+        queue: str | None = None,
+        rate: float | None = None,
+        limit: int | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> int:
+        """Give dead letters another life: at most *limit*, at most *rate* a second; how many were queued.
+
+        One whose dedupe key is held by a live twin stays a dead letter.
+        """
+        done = 0
+        async for letter in self._walk(where):
+            if limit is not None and done >= limit:
+                break
+            try:
+                await self.store.retry(letter.id, by, kind=Kind.redriven, queue=queue)
+            except Conflict:
+                continue
+            done += 1
+            progress(done)
+            if rate is not None:
+                await self.clock.sleep(1 / rate)
+        return done
+
+    async def discard(self, where: DeadLetterFilter, *, reason: str, by: str = "api") -> int:
+        """Strike dead letters; their jobs stay failed. How many."""
+        if not reason:
+            raise UsageError("say why these dead letters are discarded: reason=…")
+        done = 0
+        async for letter in self._walk(where):
+            try:
+                await self.store.discard(letter.id, by, reason)
+            except Conflict:
+                continue
+            done += 1
+        return done
+
+    async def _walk(self, where: DeadLetterFilter) -> AsyncIterator[DeadLetter]:
+        after: str | None = None
+        while page := await self.store.dead_letters(where, after=after, limit=BATCH):
+            for letter in page:
+                yield letter
+            after = page[-1].id
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    async def job(self, job_id: str) -> JobRow:
+        row = await self.store.job(JobId(job_id))
+        if row is None:
+            raise UnknownJob(job_id)
+        return row
+
+    async def wait(self, job_id: str, timeout: Duration | None = None) -> JobRow:
+        """The row of the job once it has ended; `TimeoutError` when that takes longer than *timeout*."""
+        limit = optional(timeout)
+        until = None if limit is None else self.clock.monotonic() + limit.total_seconds()
+        while True:
+            row = await self.job(job_id)
+            if row.state in FINISHED:
+                return row
+            left = 1.0 if until is None else until - self.clock.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"job {job_id} is still {row.state} after {timeout}")
+            await self.store.wait_for_end(JobId(job_id), min(left, 1.0))
+
+    async def jobs(self, where: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
+        if not 1 <= limit <= 10_000:
+            raise UsageError(f"limit is {limit}; a page holds 1 to 10,000 jobs")
+        return await self.store.jobs(where, after=after, limit=limit)
+
+    async def counts(self) -> dict[str, int]:
+        return await self.store.counts()
+
+    async def events(self, *, after: int = 0, limit: int = 1000, job_id: str | None = None) -> list[Event]:
+        return await self.store.events(after=after, limit=limit, job_id=JobId(job_id) if job_id else None)
+
+    async def attempts(self, job_id: str) -> list[Attempt]:
+        return await self.store.attempts(JobId(job_id))
+
+    async def late_results(self, job_id: str) -> list[LateResult]:
+        return await self.store.late_results(JobId(job_id))
+
+    async def dead_letters(
+        self, where: DeadLetterFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[DeadLetter]:
+        return await self.store.dead_letters(where, after=after, limit=limit)
+
+    async def dead_letter_groups(self, where: DeadLetterFilter, limit: int = 50) -> list[DeadLetterGroup]:
+        return await self.store.dead_letter_groups(where, limit)

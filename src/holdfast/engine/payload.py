@@ -1,0 +1,186 @@
+"""Arguments as JSON: checked against the task's signature when enqueued, decoded to its types when run.
+
+A payload is a JSON object of arguments by name, so that people can read it, search it and send it over HTTP.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from holdfast.errors import PayloadError, UsageError
+
+_ENCODER_LIMIT_HINT = "store large data elsewhere and pass a reference"
+
+
+def _encode_foreign(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)  # pydantic
+    if callable(dump):
+        return dump(mode="json")
+    raise NotImplementedError(f"a {type(value).__name__} cannot be stored as JSON")
+
+
+def _decode_foreign(kind: type, value: Any) -> Any:
+    validate = getattr(kind, "model_validate", None)  # pydantic
+    return validate(value) if callable(validate) else value
+
+
+encoder = msgspec.json.Encoder(enc_hook=_encode_foreign)
+decode_any = msgspec.json.Decoder().decode
+
+
+def encode(value: Any, *, what: str) -> str:
+    """JSON text of *value*; a `PayloadError` says what cannot be stored."""
+    try:
+        return encoder.encode(value).decode()
+    except (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError, UnicodeError) as error:
+        raise PayloadError(f"{what} cannot be stored as JSON: {error}") from error
+
+
+class Signature:
+    """The arguments of one task: binds calls, checks them, and unpacks payloads."""
+
+    def __init__(self, function: Callable[..., Any], task: str) -> None:
+        self.task = task
+        hints = _hints(function)
+        parameters = inspect.signature(function).parameters
+        self.takes_job = "job" in parameters
+        self._places: list[str] = []  # parameters that may be given by place
+        self._names: set[str] = set()
+        self._required: set[str] = set()
+        self._rest: str | None = None  # *args
+        self._extra: str | None = None  # **kwargs
+        fields: list[tuple[str, Any, Any]] = []
+        for name, parameter in parameters.items():
+            if name == "job":
+                continue
+            kind = hints.get(name, Any)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                self._rest, kind = name, list[kind]  # type: ignore[valid-type]
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                self._extra, kind = name, dict[str, kind]  # type: ignore[valid-type]
+            elif parameter.default is parameter.empty:
+                self._required.add(name)
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                self._places.append(name)
+            self._names.add(name)
+            # A default is not stored: the function's own applies when the job runs.
+            fields.append(
+                (name, kind | msgspec.UnsetType if name not in self._required else kind, msgspec.UNSET)
+            )
+        self._required_in_order = [name for name in self._places if name in self._required]
+        self._decoder = _decoder(
+            task, [field if field[0] not in self._required else field[:2] for field in fields]
+        )
+        self._plain = self._rest is None and self._extra is None
+        self._width = len(self._places)
+
+    @property
+    def names(self) -> set[str]:
+        return self._names
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The call as arguments by name, or a `UsageError` that says what is wrong with it."""
+        bound = dict(zip(self._places, args, strict=False))
+        if len(args) > self._width:
+            if self._rest is None:
+                raise UsageError(
+                    f"{self.task}() takes {self._width} arguments by place but {len(args)} were given"
+                )
+            bound[self._rest] = list(args[self._width :])
+        if kwargs:
+            self._bind_names(bound, kwargs)
+        if not self._required <= bound.keys():
+            missing = ", ".join(sorted(self._required - bound.keys()))
+            raise UsageError(f"{self.task}() misses the argument {missing}")
+        return bound
+
+    def _bind_names(self, bound: dict[str, Any], kwargs: Mapping[str, Any]) -> None:
+        for name, value in kwargs.items():
+            if name in bound:
+                raise UsageError(f"{self.task}() got two values for the argument {name}")
+            if name in self._names and name not in (self._rest, self._extra):
+                bound[name] = value
+            elif self._extra is not None:
+                bound.setdefault(self._extra, {})[name] = value
+            else:
+                known = ", ".join(sorted(self._names)) or "none"
+                raise UsageError(f"{self.task}() has no argument {name}; it takes: {known}")
+
+    def dump(self, arguments: Mapping[str, Any], limit: int) -> str:
+        """The payload of a call, checked by decoding it as a worker will."""
+        text = encode(arguments, what=f"the arguments of {self.task}()")
+        if len(text) > limit:
+            raise PayloadError(
+                f"the arguments of {self.task}() take {len(text):,} bytes, the limit is {limit:,}; {_ENCODER_LIMIT_HINT}"
+            )
+        try:
+            self._decoder.decode(text)
+        except (msgspec.ValidationError, ValueError, RecursionError) as error:
+            raise PayloadError(f"the arguments of {self.task}() do not fit its signature: {error}") from error
+        return text
+
+    def load(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
+        """The call that *payload* stands for; `PayloadError` when it does not fit the signature any more."""
+        try:
+            struct = self._decoder.decode(payload)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise PayloadError(f"the stored arguments of {self.task}() cannot be read: {error}") from error
+        args: list[Any] = []
+        for name in self._places:
+            value = getattr(struct, name)
+            if value is msgspec.UNSET:
+                break
+            args.append(value)
+        place = len(args)
+        if self._plain and place == len(self._names):
+            return args, {}
+        kwargs = {
+            name: value
+            for name in self._names - set(self._places[:place])
+            if (value := getattr(struct, name)) is not msgspec.UNSET and name not in (self._rest, self._extra)
+        }
+        if self._rest is not None and (rest := getattr(struct, self._rest)) is not msgspec.UNSET:
+            args.extend(rest)
+        if self._extra is not None and (extra := getattr(struct, self._extra)) is not msgspec.UNSET:
+            kwargs.update(extra)
+        return args, kwargs
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except (
+        Exception
+    ):  # a name that exists for the type checker only: the arguments are then checked as JSON, untyped
+        return {}
+
+
+def _decoder(task: str, fields: list[Any]) -> msgspec.json.Decoder[Any]:
+    """A decoder for these fields; a type that msgspec cannot handle is taken as it comes."""
+
+    def build(fields: list[Any]) -> msgspec.json.Decoder[Any]:
+        name = "".join(letter if letter.isalnum() else "_" for letter in task) or "task"
+        struct = msgspec.defstruct(f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        return msgspec.json.Decoder(struct, dec_hook=_decode_foreign)
+
+    try:
+        return build(fields)
+    except (TypeError, ValueError, NameError):
+        return build([(field[0], Any, *field[2:]) for field in fields])
+
+
+def result_reader(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Turns a task's stored result into its return type; where that does not fit (any more), gives it as it is."""
+    kind = _hints(function).get("return", Any)
+
+    def read(result: Any) -> Any:
+        try:
+            return msgspec.convert(result, kind, dec_hook=_decode_foreign)
+        except (msgspec.ValidationError, TypeError, ValueError):
+            return result
+
+    return read

@@ -1,0 +1,273 @@
+"""What the engine needs from the outside world, and nothing more. The docstrings are the contract.
+
+Every store passes the same suite (`tests/contract`). Store methods take durations, never a moment of "now":
+the store's own clock decides (law 4). Every write by a worker carries its lease (law 1), and any write may be
+sent again because its answer was lost: same effect once, and no second event (law 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from holdfast.domain.job import (
+    Attempt,
+    Claimed,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    Enqueued,
+    Event,
+    Expired,
+    JobFilter,
+    JobId,
+    JobRow,
+    Lane,
+    LateResult,
+    Lease,
+    NewJob,
+    Session,
+    Settlement,
+)
+from holdfast.domain.moves import Kind
+from holdfast.domain.verdict import Failure, Verdict
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """Wall-clock time, aware, UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that all processes of this machine share and nobody can set."""
+
+    def boot_id(self) -> str:
+        """Changes when the machine restarts, and the monotonic clock with it."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Rng(Protocol):
+    def random(self) -> float:
+        """A number in [0, 1)."""
+
+
+class Ids(Protocol):
+    def job_id(self) -> JobId:
+        """A new id: unguessable, growing with time."""
+
+    def worker_name(self) -> str:
+        """Names this start of this process: never used before, even by a process of the same name."""
+
+
+class Threads(Protocol):
+    def start(self, name: str, run: Callable[[], None]) -> Callable[[float | None], None]:
+        """Run in a daemon thread; the answer is its `join(timeout)`."""
+
+
+class Answer(StrEnum):
+    """What became of a settlement."""
+
+    APPLIED = "applied"
+    REPEATED = "repeated"  # it had been applied already; its first answer was lost
+    LATE = "late"  # the job had ended by deadline or by a person: kept as a late result, no effect
+    STALE = "stale"  # the lease had been reclaimed: dropped, and the refusal is on record
+
+
+class Reclaim(NamedTuple):
+    lease: Lease
+    verdict: Verdict
+    crashed: bool  #: the worker was lost, as against an attempt that overran
+
+
+class Moved(NamedTuple):
+    """What a hook is told of one move, inside the move's own transaction."""
+
+    kind: Kind
+    job_id: JobId
+    epoch: int
+    attempt: int
+    meta: Mapping[str, Any]
+
+
+class Transaction(Protocol):
+    """The transaction a move is made in, as a hook sees it."""
+
+    async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
+        """Run one statement in the store's own dialect (`?` on SQLite, `$1` on PostgreSQL)."""
+
+
+#: Runs in the transaction of the moves it is told about: raise, and none of them happened.
+Hook = Callable[[Transaction, Sequence[Moved]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long what is finished is kept; None keeps it."""
+
+    results: timedelta | None = None
+    jobs: timedelta | None = None
+    events: timedelta | None = None
+
+
+class Page(NamedTuple):
+    rows: list[JobRow]
+    next: str | None
+
+
+class Store(Protocol):
+    """Jobs at rest. Methods are safe to call concurrently from one event loop."""
+
+    hooks: list[tuple[frozenset[Kind], Hook]]
+
+    # -- life of the store ------------------------------------------------------------------------------------------
+    async def open(self) -> None:
+        """Connect. `SchemaMismatch` when the schema is missing or newer; SQLite and memory migrate by themselves."""
+
+    async def close(self) -> None: ...
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date; the names of the migrations that ran. Twice in a row is harmless."""
+
+    # -- queueing ---------------------------------------------------------------------------------------------------
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store all or none; answered after the commit. A job whose id is known already is not stored twice."""
+
+    async def reject(self, job: NewJob, failure: Failure) -> None:
+        """Put a refused input on record: failed at once, attempt 0, no dead letter."""
+
+    async def promote(self, limit: int) -> timedelta | None:
+        """Let deferred jobs that are due into line; how long until the next one is due, if any is known."""
+
+    # -- working ----------------------------------------------------------------------------------------------------
+    async def open_session(self, worker: str, ttl: timedelta) -> Session: ...
+
+    async def extend(self, session: Session) -> bool:
+        """Keep the session's leases for another *ttl*. False when it had ended already: it cannot come back."""
+
+    async def close_session(self, session: Session) -> None:
+        """End it; leases that are still open can be reclaimed at once."""
+
+    async def held(self, session: Session) -> set[Lease]:
+        """The leases this session still holds: what is missing was cancelled, timed out or reclaimed."""
+
+    async def claim(self, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
+        """Queued → processing for up to *limit* due jobs of these lanes. Nothing for a session that has ended."""
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
+        """Processing → complete, queued or failed. An attempt that ended otherwise before is not changed (E2a)."""
+
+    async def complete_in(
+        self, connection: Any, lease: Lease, result: str | None, duration: timedelta
+    ) -> None:
+        """Complete inside the caller's own transaction. Raises `LeaseLost`: the caller then rolls back."""
+
+    def transaction(self) -> Any:
+        """An async context manager: a connection of this store inside a transaction that commits on leaving."""
+
+    async def record_step(self, lease: Lease, name: str, result: str) -> None:
+        """Keep a step's result. Raises `LeaseLost` when the lease is no longer current."""
+
+    async def steps(self, job_id: JobId) -> dict[str, str]: ...
+
+    async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
+        """Raises `LeaseLost` when the lease is no longer current."""
+
+    # -- recovering -------------------------------------------------------------------------------------------------
+    async def expired(self, limit: int) -> list[Expired]:
+        """Leases that ran out: their session ended, or the attempt passed its hard timeout by a margin."""
+
+    async def reclaim(self, reclaims: Sequence[Reclaim]) -> int:
+        """Processing → queued or failed, for leases that are still the current ones and still expired."""
+
+    async def time_out(self, limit: int) -> list[JobId]:
+        """Queued or processing → failed(TIMEOUT) for what passed its deadline."""
+
+    async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
+        """Remove what was kept long enough; how many rows. Call again until it answers 0."""
+
+    # -- people's moves ---------------------------------------------------------------------------------------------
+    async def cancel(self, job_id: JobId, by: str, reason: str) -> None:
+        """Queued or processing → cancelled, else `Conflict`."""
+
+    async def retry(
+        self,
+        job_id: JobId,
+        by: str,
+        *,
+        kind: Kind,
+        forget: Collection[str] | None = None,
+        queue: str | None = None,
+    ) -> int:
+        """Failed or cancelled → queued as a new generation; waiting or stuck → due now. Else `Conflict`.
+
+        *forget* names the steps to run anew (None: keep all). Answers the place in its line, counted from 1.
+        """
+
+    async def discard(self, job_id: JobId, by: str, reason: str) -> None:
+        """Strike the dead letter; the job stays failed. `Conflict` when it has none."""
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    async def job(self, job_id: JobId) -> JobRow | None: ...
+
+    async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
+        """Newest first; *after* is the `next` of the page before. `UsageError` for one that was made up."""
+
+    async def counts(self) -> dict[str, int]: ...
+
+    async def lanes(self) -> dict[Lane, int]:
+        """Every lane that was ever used, with the number of its jobs in line."""
+
+    async def events(self, *, after: int, limit: int, job_id: JobId | None = None) -> list[Event]:
+        """Oldest first, from behind *after*. An event that commits later never appears before one already read."""
+
+    async def attempts(self, job_id: JobId) -> list[Attempt]: ...
+
+    async def dead_letters(
+        self, where: DeadLetterFilter, *, after: str | None, limit: int
+    ) -> list[DeadLetter]: ...
+
+    async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]: ...
+
+    async def late_results(self, job_id: JobId) -> list[LateResult]: ...
+
+    async def violations(self) -> list[str]:
+        """The invariants of E3 that the schema cannot hold, checked; empty when all is well."""
+
+    async def health(self) -> dict[str, Any]:
+        """Facts for `doctor`: version, size, durability settings."""
+
+    # -- waking -----------------------------------------------------------------------------------------------------
+    async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:
+        """Return early when work may have arrived. A hint only: the claim is the truth (law 5)."""
+
+    async def wait_for_end(self, job_id: JobId, timeout: float) -> None:
+        """Return early when the job may have ended. A hint only."""
+
+    def heart(self) -> Heart:
+        """A way to extend a session from a thread of its own, whatever the event loop is busy with."""
+
+
+class Heart(Protocol):
+    def beat(self, session: Session) -> bool:
+        """`Store.extend`, blocking."""
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class EnqueuesDirectly(Protocol):
+    """A store that can enqueue from any thread without an event loop."""
+
+    def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
+
+
+@runtime_checkable
+class EnqueuesInTransaction(Protocol):
+    """A store that can enqueue on a connection of the caller's, inside the caller's own transaction."""
+
+    async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
+
+    def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]: ...

@@ -1,0 +1,76 @@
+"""The settings of an app: by keyword, or by environment under the same name (`HOLDFAST_LEASE=30s`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any
+
+from holdfast.domain.duration import duration
+from holdfast.errors import UsageError
+
+DEFAULT_URL = "sqlite:///holdfast.db"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    lease: timedelta = timedelta(seconds=90)  #: how long a silent worker keeps its jobs
+    heartbeat: timedelta | None = (
+        None  #: how often a worker says that it lives; a third of the lease if not given
+    )
+    poll: timedelta = timedelta(
+        seconds=1
+    )  #: how often a waiting worker looks by itself, whatever the wake-ups say
+    reclaim_every: timedelta = timedelta(
+        seconds=2
+    )  #: how often lost leases and passed deadlines are looked for
+    concurrency: int = 10  #: how many jobs one worker process runs at once
+    grace: timedelta = timedelta(seconds=30)  #: how long a stopping worker lets its jobs finish
+    payload_limit: int = 1_000_000  #: bytes of arguments
+    result_limit: int = 1_000_000  #: bytes of a result
+
+    @property
+    def beat_every(self) -> timedelta:
+        return self.heartbeat or self.lease / 3
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
+        """Keywords win over the environment; what neither says keeps its default."""
+        values: dict[str, Any] = {}
+        known = {f.name for f in fields(cls)}
+        unknown = given.keys() - known
+        if unknown:
+            raise UsageError(
+                f"no setting {', '.join(sorted(unknown))}; there are: {', '.join(sorted(known))}"
+            )
+        for name in known:
+            value = given.get(name)
+            source = name
+            if value is None:
+                source = f"HOLDFAST_{name.upper()}"
+                value = environment.get(source)
+            if value is not None and value != "":
+                values[name] = _read(source, name, value)
+        settings = cls(**values)
+        if settings.beat_every * 2 > settings.lease:
+            raise UsageError(
+                f"heartbeat ({settings.beat_every}) must be at most half of the lease ({settings.lease}),"
+                " or one late beat would give a live worker's jobs away"
+            )
+        return settings
+
+
+def _read(source: str, name: str, value: Any) -> Any:
+    if name not in ("concurrency", "payload_limit", "result_limit"):
+        try:
+            return duration(value)
+        except UsageError as error:
+            raise UsageError(f"{source}: {error}") from None
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise UsageError(f"{source} is {value!r}; it must be a whole number") from None
+    if number < 1:
+        raise UsageError(f"{source} is {number}; it must be at least 1")
+    return number

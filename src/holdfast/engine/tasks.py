@@ -1,0 +1,277 @@
+"""A task: a decorated function, its policy, and the ways to enqueue a call of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+
+from holdfast.domain.classify import Rule
+from holdfast.domain.duration import Duration, duration, optional
+from holdfast.domain.job import Enqueued, JobId, JobRow, JobSpec, Lane, NewJob
+from holdfast.domain.policy import Retry
+from holdfast.engine.payload import Signature, result_reader
+from holdfast.errors import UsageError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+EXECUTORS = ("async", "thread", "process")
+
+#: A call for `enqueue_many`: its arguments by name, or by place as a tuple; a lone value is a call with one argument.
+Call = Mapping[str, Any] | tuple[Any, ...] | Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Everything about a task that is not its code."""
+
+    queue: str = "default"
+    retry: Retry = field(default_factory=Retry)
+    timeout: timedelta | None = None
+    lease: timedelta | None = None
+    depends_on: str | None = None
+    execute: str = "async"
+    max_crashes: int = 3
+    store_result: bool = True
+    deadline: timedelta | None = None
+    dedupe_for: timedelta | None = None
+    start_within: timedelta | None = None
+    version: int = 1
+    rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What one enqueue may say about its job."""
+
+    owner: str | None = None
+    priority: int = 0
+    queue: str | None = None
+    dedupe_key: str | None = None
+    dedupe_for: Duration | None = None
+    run_at: datetime | None = None
+    delay: Duration | None = None
+    deadline: Duration | datetime | None = None
+    start_within: Duration | None = None
+    max_attempts: int | None = None
+    key: str | None = None
+    tags: Sequence[str] = ()
+    id: str | None = None
+    connection: Any = None
+
+
+OPTION_NAMES = frozenset(Options.__dataclass_fields__)
+_NO_OPTIONS = Options()
+
+
+class Handle(Generic[R_co]):
+    """A job that was enqueued: its id, and the way to its end."""
+
+    __slots__ = ("_sender", "_task", "duplicate", "id")
+
+    def __init__(self, answer: Enqueued, task: Task[Any, Any], sender: Sender) -> None:
+        self.id: JobId = answer.id
+        self.duplicate: bool = answer.duplicate  #: a twin with the same dedupe key stands in for this call
+        self._task, self._sender = task, sender
+
+    async def result(self, timeout: Duration | None = None) -> R_co:
+        """Wait for the end and give the result. `JobFailed` when there is none, `TimeoutError` when time is up."""
+        row = await self._sender.wait(self.id, timeout)
+        return cast(R_co, self._task.result_of(row))
+
+    async def job(self) -> JobRow:
+        """The job's row as it is now."""
+        return await self._sender.job(self.id)
+
+    def __repr__(self) -> str:
+        return f"<Handle {self._task.name} {self.id}>"
+
+
+class Sender(Protocol):
+    """What a task needs of its app."""
+
+    async def send(self, jobs: Sequence[NewJob], connection: Any) -> list[Enqueued]: ...
+    def send_sync(self, jobs: Sequence[NewJob], connection: Any) -> list[Enqueued]: ...
+    async def wait(self, job_id: JobId, timeout: Duration | None) -> JobRow: ...
+    async def job(self, job_id: str) -> JobRow: ...
+    def new_id(self) -> JobId: ...
+
+    payload_limit: int
+
+
+class Task(Generic[P, R]):
+    """A kind of job. Calling it calls the function; only `enqueue` enqueues."""
+
+    def __init__(self, function: Callable[P, R], name: str, policy: Policy, sender: Sender) -> None:
+        self.function, self.name, self.policy, self._sender = function, name, policy, sender
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.signature = Signature(function, name)
+        self.lane = Lane(policy.queue, name)
+        self.upgraders: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+        self.plain_spec = JobSpec(
+            lane=self.lane,
+            max_attempts=policy.retry.max_attempts,
+            max_crashes=policy.max_crashes,
+            deadline=policy.deadline,
+            start_within=policy.start_within,
+            timeout=policy.timeout,
+            dedupe_for=policy.dedupe_for,
+            version=policy.version,
+        )
+        self._read_result = result_reader(function)
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__wrapped__ = function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[Any]:
+        """Store a call; answered after it is durable. Options (`owner=`, `delay=`, …) may be mixed in as keywords
+        where the function has no argument of that name; `options(…)` says the same to the type checker."""
+        options, rest = self._split(kwargs)
+        return await Enqueuer(self, options).enqueue(*args, **rest)
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[Any]:
+        """`enqueue` for code without an event loop."""
+        options, rest = self._split(kwargs)
+        return Enqueuer(self, options).enqueue_sync(*args, **rest)
+
+    async def enqueue_many(self, calls: Iterable[Call], **options: Any) -> list[Handle[Any]]:
+        """Store many calls at once, all or none."""
+        return await Enqueuer(self, _options(options)).enqueue_many(calls)
+
+    def enqueue_many_sync(self, calls: Iterable[Call], **options: Any) -> list[Handle[Any]]:
+        return Enqueuer(self, _options(options)).enqueue_many_sync(calls)
+
+    def options(self, **options: Any) -> Enqueuer[P, R]:
+        """The same task with options for the jobs that are enqueued through it."""
+        return Enqueuer(self, _options(options))
+
+    def upgrades_from(self, version: int) -> Callable[[Callable[[dict[str, Any]], dict[str, Any]]], Any]:
+        """Register the step that turns arguments of payload *version* into those of the next one."""
+
+        def keep(upgrade: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+            self.upgraders[version] = upgrade
+            return upgrade
+
+        return keep
+
+    def result_of(self, row: JobRow) -> Any:
+        """The result in *row* as the function's return type."""
+        return self._read_result(row.result)
+
+    def _split(self, kwargs: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
+        if not kwargs:
+            return _NO_OPTIONS, {}
+        names = self.signature.names
+        chosen = {name: value for name, value in kwargs.items() if name in OPTION_NAMES and name not in names}
+        if not chosen:
+            return _NO_OPTIONS, dict(kwargs)
+        return Options(**chosen), {name: value for name, value in kwargs.items() if name not in chosen}
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name} in queue {self.policy.queue}>"
+
+
+def _options(given: Mapping[str, Any]) -> Options:
+    unknown = given.keys() - OPTION_NAMES
+    if unknown:
+        raise UsageError(
+            f"no option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(OPTION_NAMES))}"
+        )
+    return Options(**given)
+
+
+class Enqueuer(Generic[P, R]):
+    """A task with the options for its next jobs."""
+
+    def __init__(self, task: Task[P, R], options: Options) -> None:
+        self._task, self._options = task, options
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[Any]:
+        job = self._job(self._task.signature.bind(args, kwargs), self._options.id)
+        [answer] = await self._task._sender.send([job], self._options.connection)
+        return Handle(answer, self._task, self._task._sender)
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[Any]:
+        job = self._job(self._task.signature.bind(args, kwargs), self._options.id)
+        [answer] = self._task._sender.send_sync([job], self._options.connection)
+        return Handle(answer, self._task, self._task._sender)
+
+    async def enqueue_many(self, calls: Iterable[Call]) -> list[Handle[Any]]:
+        sender, task = self._task._sender, self._task
+        return [
+            Handle(a, task, sender) for a in await sender.send(self._jobs(calls), self._options.connection)
+        ]
+
+    def enqueue_many_sync(self, calls: Iterable[Call]) -> list[Handle[Any]]:
+        sender, task = self._task._sender, self._task
+        return [
+            Handle(a, task, sender) for a in sender.send_sync(self._jobs(calls), self._options.connection)
+        ]
+
+    def _jobs(self, calls: Iterable[Call]) -> list[NewJob]:
+        signature, sender, spec = self._task.signature, self._task._sender, self._spec()
+        bind, dump, new_id, limit = signature.bind, signature.dump, sender.new_id, sender.payload_limit
+        return [
+            NewJob(new_id(), dump(bind(call, {}) if type(call) is tuple else _bind(bind, call), limit), spec)
+            for call in calls
+        ]
+
+    def _job(self, arguments: dict[str, Any], job_id: str | None) -> NewJob:
+        task, sender = self._task, self._task._sender
+        payload = task.signature.dump(arguments, sender.payload_limit)
+        return NewJob(JobId(job_id) if job_id else sender.new_id(), payload, self._spec())
+
+    def _spec(self) -> JobSpec:
+        task, options, policy = self._task, self._options, self._task.policy
+        if options is _NO_OPTIONS:
+            return task.plain_spec
+        if options.run_at is not None and options.run_at.tzinfo is None:
+            raise UsageError(
+                "run_at has no time zone; pass an aware datetime, e.g. datetime.now(timezone.utc)"
+            )
+        deadline = options.deadline if options.deadline is not None else policy.deadline
+        return replace(
+            task.plain_spec,
+            lane=Lane(options.queue, task.name) if options.queue else task.lane,
+            owner=options.owner,
+            priority=checked_priority(options.priority),
+            max_attempts=options.max_attempts or policy.retry.max_attempts,
+            delay=optional(options.delay),
+            run_at=options.run_at,
+            deadline=None if deadline is None or isinstance(deadline, datetime) else duration(deadline),
+            deadline_at=deadline if isinstance(deadline, datetime) else None,
+            start_within=optional(options.start_within) or policy.start_within,
+            key=options.key,
+            dedupe=dedupe_digest(task.name, options.owner, options.dedupe_key),
+            dedupe_for=optional(options.dedupe_for) or policy.dedupe_for,
+            tags=tuple(options.tags),
+        )
+
+
+def _bind(bind: Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]], call: Call) -> dict[str, Any]:
+    return bind((), call) if isinstance(call, Mapping) else bind((call,), {})
+
+
+def checked_priority(priority: int) -> int:
+    if not isinstance(priority, int) or not -1000 <= priority <= 1000:
+        raise UsageError(
+            f"priority is {priority!r}; it is a whole number from -1000 to 1000, higher runs first"
+        )
+    return priority
+
+
+def dedupe_digest(task: str, owner: str | None, key: str | None) -> bytes | None:
+    """The dedupe key in its scope: this task, this owner."""
+    if key is None:
+        return None
+    from hashlib import blake2b
+
+    parts = "\x1f".join((task, owner or "", key))
+    return blake2b(parts.encode(errors="surrogatepass"), digest_size=16).digest()

@@ -1,0 +1,120 @@
+"""Every error Holdfast raises, in one tree.
+
+HoldfastError
+├── UsageError            the caller's words are off: fix the call
+│   ├── PayloadError      arguments cannot be stored (not serialisable, too large, wrong type)
+│   ├── UnknownTask       a name that this app does not have
+│   └── UnknownJob        no job has this id
+├── Conflict              a person's move lost to the state the job is in
+├── LeaseLost             a worker's write came after its lease had ended: nothing was changed
+├── JobFailed             `handle.result()` of a job that ended without a result
+└── StoreError            the database refused
+    ├── StoreUnavailable  it cannot be reached now; the same call may go through later
+    └── SchemaMismatch    it is missing, older or newer than this version of Holdfast
+
+Raised by handlers, to steer what happens next:
+Retryable · Fatal · Snooze
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import timedelta
+
+    Duration = str | int | float | timedelta  # as `domain.duration` reads it
+
+
+class HoldfastError(Exception):
+    """The root: catch it to catch everything Holdfast raises."""
+
+
+class UsageError(HoldfastError, TypeError):
+    """The call itself is wrong: unknown option, wrong arguments, impossible value."""
+
+
+class PayloadError(UsageError):
+    """The arguments or the result of a job cannot be stored as they are."""
+
+
+class UnknownTask(UsageError):
+    """A job names a task that this app does not have."""
+
+    def __init__(self, task: str, known: Collection[str]) -> None:
+        super().__init__(f"no task named {task!r}; known here: {', '.join(sorted(known)) or 'none'}")
+        self.task = task
+
+
+class UnknownJob(UsageError):
+    """No job has this id."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"no job has the id {job_id}; `holdfast jobs list` shows those there are")
+        self.job_id = job_id
+
+
+class Conflict(HoldfastError):
+    """The job is not in a state that allows this move, or somebody else was first."""
+
+    def __init__(self, message: str, *, twin: str | None = None) -> None:
+        super().__init__(message)
+        self.twin = twin  #: the id of the job that holds the dedupe key, where that is the reason
+
+
+class LeaseLost(HoldfastError):
+    """The lease behind this write has ended: reclaimed, cancelled, timed out or settled already."""
+
+    def __init__(self, job_id: str, epoch: int) -> None:
+        super().__init__(f"the lease {epoch} of job {job_id} has ended; its write changed nothing")
+        self.job_id, self.epoch = job_id, epoch
+
+
+class JobFailed(HoldfastError):
+    """The job ended as failed or cancelled, so there is no result to give."""
+
+    def __init__(self, job_id: str, state: str, code: str | None, message: str | None) -> None:
+        why = f": {code}: {message}" if code else ""
+        super().__init__(f"job {job_id} ended as {state}{why}")
+        self.job_id, self.state, self.code = job_id, state, code
+
+
+class StoreError(HoldfastError):
+    """The database refused, and trying again will not help by itself."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached now. Nothing is known about the last write: it may be sent again."""
+
+
+class SchemaMismatch(StoreError):
+    """The database has no Holdfast schema, or one of another version."""
+
+
+class Retryable(Exception):
+    """Raise it to fail this attempt and try again, *after* a delay of your own if given."""
+
+    def __init__(
+        self, message: str = "asked to be retried", *, after: Duration | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.after, self.code = after, code
+
+
+class Fatal(Exception):
+    """Raise it to end the job now: no retry can help. Steps named by *forget* run anew after a manual retry."""
+
+    def __init__(
+        self, message: str = "cannot succeed", *, code: str = "FATAL", forget: Collection[str] = ()
+    ) -> None:
+        super().__init__(message)
+        self.code, self.forget = code, tuple(forget)
+
+
+class Snooze(Exception):
+    """Raise it to give the attempt back and be called again *after* a while. It burns nothing."""
+
+    def __init__(self, after: Duration) -> None:
+        super().__init__(f"snoozed for {after}")
+        self.after = after

@@ -1,0 +1,53 @@
+"""Connections to the database file, set up so that a commit means fsynced."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from holdfast.errors import StoreError, StoreUnavailable
+
+BUSY_SECONDS = 5.0
+
+#: What SQLite reports when a later try may go through.
+_PASSING = ("locked", "busy")
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A connection in WAL mode with `synchronous=FULL`, in autocommit: transactions are begun by name."""
+    try:
+        connection = sqlite3.connect(
+            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA cache_size = -16000")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    return connection
+
+
+def translate(error: sqlite3.Error, path: str) -> StoreError:
+    """One line for people: what happened, why, what to do."""
+    name, text = Path(path).name, str(error)
+    if any(word in text for word in _PASSING):
+        return StoreUnavailable(
+            f"{name} is locked by another process for over {BUSY_SECONDS:.0f} s; try again"
+        )
+    if "full" in text:
+        return StoreUnavailable(
+            f"no space is left to write {name}; nothing was stored, free some and try again"
+        )
+    if "readonly" in text or "read-only" in text:
+        return StoreError(
+            f"{name} or its folder is read-only; let this user write there or choose another file"
+        )
+    if "unable to open" in text:
+        return StoreError(f"{name} cannot be opened; its folder must exist and be writable")
+    if "not a database" in text or "malformed" in text:
+        return StoreError(f"{name} is not a database or is damaged; restore it or choose another file")
+    if "disk I/O" in text:
+        return StoreUnavailable(f"the disk failed while writing {name}; nothing was stored")
+    return StoreError(f"the database {name} refused: {text}")

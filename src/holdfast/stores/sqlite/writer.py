@@ -1,0 +1,176 @@
+"""Group commit: one transaction at a time, holding whatever was waiting when it began.
+
+Callers hand over operations. Whoever holds the lock runs all that wait in one transaction and commits once; every
+caller is answered after the commit that contains its operation. An async caller is served by the writer's thread;
+a sync caller takes the lock itself, so that a lone call costs no hop between threads. Without *threads* everything
+runs inline, which is how the simulator runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from holdfast.engine.ports import Threads
+from holdfast.errors import StoreError, StoreUnavailable
+from holdfast.stores.sqlite.connection import translate
+
+T = TypeVar("T")
+MOST_PER_COMMIT = 64
+_BUSY_TRIES = 6  # × busy_timeout: how long other processes may keep us waiting
+
+
+class Pending(Generic[T]):
+    """One operation on its way: done when its transaction has been committed or has failed."""
+
+    __slots__ = ("answer", "error", "future", "loop", "operation", "ready")
+
+    def __init__(self, operation: Callable[[sqlite3.Connection], T]) -> None:
+        self.operation = operation
+        self.answer: T | None = None
+        self.error: BaseException | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[T] | None = None
+        self.ready: threading.Event | None = None
+
+
+class Writer:
+    def __init__(self, connection: sqlite3.Connection, path: str, threads: Threads | None) -> None:
+        self._connection, self._path = connection, path
+        self._waiting: deque[Pending[Any]] = deque()
+        self._committing = threading.Lock()
+        self._work = threading.Semaphore(0)
+        self._closed = False
+        self._join = threads.start("holdfast-sqlite-writer", self._serve) if threads else None
+
+    async def run(self, operation: Callable[[sqlite3.Connection], T]) -> T:
+        """Do *operation* in a transaction; back when it is durable."""
+        if self._join is None:
+            return self.run_sync(operation)
+        pending = Pending(operation)
+        pending.loop = asyncio.get_running_loop()
+        pending.future = pending.loop.create_future()
+        self._hand_over(pending)
+        self._work.release()
+        # A caller that is cancelled does not take its write back: it was handed over.
+        return await asyncio.shield(pending.future)
+
+    def run_sync(self, operation: Callable[[sqlite3.Connection], T]) -> T:
+        """The same from any thread, without an event loop."""
+        pending = Pending(operation)
+        pending.ready = threading.Event()
+        self._hand_over(pending)
+        while not pending.ready.is_set():
+            with self._committing:
+                self._commit_waiting()
+        if pending.error is not None:
+            raise pending.error
+        return pending.answer  # type: ignore[return-value]
+
+    def _hand_over(self, pending: Pending[Any]) -> None:
+        if self._closed:
+            raise StoreError("the store is closed; open it again to go on")
+        self._waiting.append(pending)
+
+    def close(self) -> None:
+        """Commit what waits, end the thread, close the connection: after the last write."""
+        self._closed = True
+        if self._join is not None:
+            self._work.release()
+            self._join(None)
+        with self._committing:
+            while self._waiting:
+                self._commit_waiting()
+            self._connection.close()
+
+    def _serve(self) -> None:
+        while True:
+            self._work.acquire()
+            with self._committing:
+                self._commit_waiting()
+            if self._closed and not self._waiting:
+                return
+
+    def _commit_waiting(self) -> None:
+        batch: list[Pending[Any]] = []
+        while self._waiting and len(batch) < MOST_PER_COMMIT:
+            batch.append(self._waiting.popleft())
+        if not batch:
+            return
+        try:
+            self._begin()
+            for pending in batch:
+                self._run_one(pending, alone=len(batch) == 1)
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            self._roll_back()
+            told = translate(error, self._path) if isinstance(error, sqlite3.Error) else error
+            for pending in batch:
+                pending.error = told
+        _answer(batch)
+
+    def _begin(self) -> None:
+        for attempt in range(_BUSY_TRIES):
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if (
+                    not isinstance(translate(error, self._path), StoreUnavailable)
+                    or attempt == _BUSY_TRIES - 1
+                ):
+                    raise
+
+    def _run_one(self, pending: Pending[Any], *, alone: bool) -> None:
+        """An operation that raises undoes only its own writes; a database that fails takes the whole group down."""
+        if not alone:
+            self._connection.execute("SAVEPOINT one")
+        try:
+            pending.answer = pending.operation(self._connection)
+        except sqlite3.OperationalError:
+            raise
+        except BaseException as error:
+            pending.error = error
+            self._connection.execute("ROLLBACK" if alone else "ROLLBACK TO one")
+            if alone:
+                self._connection.execute("BEGIN")  # so that the commit below has something to end
+        if not alone:
+            self._connection.execute("RELEASE one")
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                return  # SQLite has rolled back by itself
+
+
+def _answer(batch: list[Pending[Any]]) -> None:
+    """Tell every caller; one wake-up per event loop, however many callers it has."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Pending[Any]]] = {}
+    for pending in batch:
+        if pending.ready is not None:
+            pending.ready.set()
+        elif pending.loop is not None:
+            by_loop.setdefault(pending.loop, []).append(pending)
+    for loop, group in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, group)
+        except RuntimeError:  # that loop was closed: nobody waits there any more
+            continue
+
+
+def _resolve(group: list[Pending[Any]]) -> None:
+    for pending in group:
+        future = pending.future
+        if future is None or future.done():
+            continue
+        if pending.error is not None:
+            future.set_exception(pending.error)
+            future.exception()  # asked for: a caller that went away must not make a warning
+        else:
+            future.set_result(pending.answer)

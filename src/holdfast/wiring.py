@@ -1,0 +1,112 @@
+"""The only file that picks a concrete store, clock, chance, ids and threads. Everything else is given them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from holdfast.domain.job import JobId
+from holdfast.engine.ports import Clock, Store, Threads
+from holdfast.engine.settings import DEFAULT_URL
+from holdfast.errors import UsageError
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def boot_id(self) -> str:
+        return _boot_id()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def _read_boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # not Linux: the moment of the boot, to the minute, is the best there is
+        return f"boot-{round((time.time() - time.monotonic()) / 60)}"
+
+
+_known_boot_id: list[str] = []
+
+
+def _boot_id() -> str:
+    if not _known_boot_id:
+        _known_boot_id.append(_read_boot_id())
+    return _known_boot_id[0]
+
+
+class SystemRng:
+    def random(self) -> float:
+        return random.random()
+
+
+class SystemIds:
+    def __init__(self) -> None:
+        import uuid_utils
+
+        self._uuid7 = uuid_utils.uuid7
+
+    def job_id(self) -> JobId:
+        return JobId(str(self._uuid7()))
+
+    def worker_name(self) -> str:
+        return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+
+
+class SystemThreads:
+    def start(self, name: str, run: Callable[[], None]) -> Callable[[float | None], None]:
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        return thread.join
+
+
+def thread_pool(size: int) -> Executor:
+    return ThreadPoolExecutor(size, thread_name_prefix="holdfast-job")
+
+
+def database_url(given: str | None) -> str:
+    return given or os.environ.get("HOLDFAST_DATABASE_URL") or DEFAULT_URL
+
+
+def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:
+    """The store that *url* names; drivers are imported only when they are asked for."""
+    scheme, _, rest = url.partition("://")
+    match scheme:
+        case "memory":
+            from holdfast.stores.memory import MemoryStore
+
+            return MemoryStore(clock)
+        case "sqlite":
+            from holdfast.stores.sqlite import SqliteStore
+
+            path = unquote(rest.partition("?")[0].removeprefix("/"))
+            if not path or path == ":memory:":
+                raise UsageError(
+                    "sqlite:// needs a file, e.g. sqlite:///holdfast.db; for tests use memory://"
+                )
+            return SqliteStore(path, clock, threads)
+        case "postgresql" | "postgres":
+            try:
+                from holdfast.stores.postgres import PostgresStore
+            except ModuleNotFoundError as error:
+                raise UsageError(
+                    f"PostgreSQL needs the driver {error.name}; pip install 'holdfast[postgres]'"
+                ) from None
+            return PostgresStore(url, clock, threads)
+    shown = urlsplit(url).scheme or url[:20]
+    raise UsageError(f"{shown!r} is not a store; use sqlite:///file.db, postgresql://… or memory://")

@@ -1,0 +1,1 @@
+"""The worker process: claim, execute, settle, and never keep a job it cannot answer for."""

@@ -1,0 +1,180 @@
+"""One attempt of one job: decode, call, and turn whatever comes out into a verdict. Nothing escapes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from contextvars import copy_context
+from datetime import timedelta
+from typing import Any
+
+from holdfast.domain.duration import duration
+from holdfast.domain.job import Claimed
+from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
+from holdfast.engine.context import Job, run_as
+from holdfast.engine.engine import Engine
+from holdfast.engine.payload import decode_any, encode
+from holdfast.engine.tasks import Task
+from holdfast.errors import LeaseLost, PayloadError, Snooze
+from holdfast.worker.processes import ProcessPool
+
+#: A middleware wraps every attempt: it is given the job and the way on, and returns what the way on returned.
+Middleware = Callable[[Job, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+
+class Running:
+    """An attempt under way, and the ways to end it from outside."""
+
+    __slots__ = ("claimed", "job", "kill", "started", "task", "why")
+
+    def __init__(self, claimed: Claimed, job: Job, started: float) -> None:
+        self.claimed, self.job, self.started = claimed, job, started
+        self.task: asyncio.Task[Any] | None = None
+        self.kill: Callable[[], None] | None = None  #: ends a child process
+        self.why: str | None = None  #: why it is being ended: timeout, shutdown, lost
+
+    def end(self, why: str) -> None:
+        if self.why is not None:
+            return
+        self.why = why
+        self.job.cancelled = why == "lost"
+        if self.kill is not None:
+            self.kill()
+        if self.task is not None:
+            self.task.cancel()
+
+
+class Executors:
+    """The three ways to run a handler."""
+
+    def __init__(
+        self, engine: Engine, threads: Executor, processes: ProcessPool, middleware: list[Middleware]
+    ) -> None:
+        self._engine, self._threads, self._processes = engine, threads, processes
+        self._middleware = middleware
+        self._limit = engine.settings.result_limit
+        self._pid = os.getpid()
+
+    async def attempt(self, running: Running) -> Verdict | None:
+        """Run the handler; None when the attempt was taken away and nothing may be written."""
+        claimed = running.claimed
+        early = self._too_late(claimed)
+        if early is not None:
+            return early
+        task = self._engine.tasks[claimed.lane.task]
+        timer = None
+        if claimed.timeout is not None:
+            timer = asyncio.get_running_loop().call_later(
+                claimed.timeout.total_seconds(), running.end, "timeout"
+            )
+        try:
+            result = await self._call(task, running)
+            verdict = self._completed(task, result)
+        except asyncio.CancelledError as error:
+            verdict = self._ended(running, error)
+        except BaseException as error:
+            verdict = self._raised(running, error)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if os.getpid() != self._pid:
+                os._exit(0)  # the handler forked and its child came back: it is no worker
+        if running.job.completed or running.why == "lost":
+            return None
+        return verdict
+
+    def _too_late(self, claimed: Claimed) -> Verdict | None:
+        if claimed.until_deadline is not None and claimed.until_deadline < timedelta():
+            return Bury(Failure.of("TIMEOUT"))
+        if (
+            claimed.start_within is not None
+            and claimed.attempt == 1
+            and claimed.waited > claimed.start_within
+        ):
+            return Bury(Failure.of("STARTED_TOO_LATE"))
+        return None
+
+    async def _call(self, task: Task[Any, Any], running: Running) -> Any:
+        args, kwargs = self._arguments(task, running.claimed)
+        run_as(running.job)
+        if task.signature.takes_job:
+            kwargs["job"] = running.job
+        if not self._middleware and task.is_async and task.policy.execute == "async":
+            return await task.function(*args, **kwargs)
+
+        async def run() -> Any:
+            if task.policy.execute == "process":
+                kwargs.pop("job", None)
+                return await self._processes.call(task, args, kwargs, running)
+            if task.is_async:
+                return await task.function(*args, **kwargs)
+            context = copy_context()
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(
+                self._threads, lambda: context.run(task.function, *args, **kwargs)
+            )
+
+        call: Callable[[], Awaitable[Any]] = run
+        for middleware in reversed(self._middleware):
+            call = _wrapped(middleware, running.job, call)
+        return await call()
+
+    def _arguments(self, task: Task[Any, Any], claimed: Claimed) -> tuple[list[Any], dict[str, Any]]:
+        payload = claimed.payload
+        if claimed.version < task.policy.version:
+            arguments = decode_any(payload)
+            for version in range(claimed.version, task.policy.version):
+                if version in task.upgraders:
+                    arguments = task.upgraders[version](arguments)
+            payload = encode(arguments, what="the upgraded arguments")
+        return task.signature.load(payload)
+
+    def _completed(self, task: Task[Any, Any], result: Any) -> Verdict:
+        if not task.policy.store_result:
+            return Complete(None)
+        if result is None:
+            return Complete("null")
+        try:
+            text = encode(result, what="the result")
+        except PayloadError as error:
+            return Bury(Failure.of("RESULT_INVALID", str(error)))
+        if len(text) > self._limit:
+            return Bury(Failure.of("RESULT_TOO_LARGE", f"{len(text):,} bytes; the limit is {self._limit:,}"))
+        return Complete(text)
+
+    def _ended(self, running: Running, error: BaseException) -> Verdict:
+        match running.why:
+            case "timeout":
+                spent = running.claimed.timeout
+                failure = Failure.of("EXECUTION_TIMEOUT", f"stopped after {spent}")
+                return self._engine.judge_failure(running.claimed, failure, self._spent(running))
+            case None:  # the handler was cancelled by something of its own
+                return self._engine.judge(running.claimed, error, self._spent(running))
+        return Release()
+
+    def _raised(self, running: Running, error: BaseException) -> Verdict:
+        match error:
+            case Snooze():
+                return Release(duration(error.after), "snoozed", snoozed=True)
+            case LeaseLost():
+                running.why = "lost"
+                return Release()
+            case PayloadError() if running.job.attempt and "stored arguments" in str(error):
+                return Bury(Failure.of("PAYLOAD_INVALID", str(error)))
+        if running.why == "timeout":
+            return self._ended(running, error)
+        return self._engine.judge(running.claimed, error, self._spent(running))
+
+    def _spent(self, running: Running) -> timedelta:
+        return timedelta(seconds=self._engine.clock.monotonic() - running.started)
+
+
+def _wrapped(
+    middleware: Middleware, job: Job, call: Callable[[], Awaitable[Any]]
+) -> Callable[[], Awaitable[Any]]:
+    async def through() -> Any:
+        return await middleware(job, call)
+
+    return through

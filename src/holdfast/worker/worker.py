@@ -1,0 +1,310 @@
+"""The worker's loop: claim what there is room for, run it, settle it, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from holdfast.domain.job import Claimed, Lane, Lease, Session, Settlement
+from holdfast.domain.verdict import Bury, Complete, Release, RetryAfter, Verdict
+from holdfast.engine.context import Job
+from holdfast.engine.engine import Engine
+from holdfast.engine.ports import Threads
+from holdfast.errors import StoreError
+from holdfast.worker.attempts import Executors, Middleware, Running
+from holdfast.worker.heart import Heartbeat
+from holdfast.worker.processes import ProcessPool
+from holdfast.worker.settler import Settler
+
+log = structlog.get_logger("holdfast.worker")
+
+#: An attempt that runs longer than this is worth asking the store about: was it cancelled?
+WATCH_EVERY = 1.0
+
+
+class Worker:
+    """One worker process. `run()` returns when `stop()` was called and everything is settled or given back."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        threads: Threads,
+        pool: Executor,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        middleware: Sequence[Middleware] = (),
+        resources: Any = None,
+        expect: Callable[[timedelta], None] = lambda delay: None,
+    ) -> None:
+        self.name = engine.ids.worker_name()
+        self._engine, self._threads = engine, threads
+        self._slots = concurrency or engine.settings.concurrency
+        self._queues = frozenset(queues) if queues else None
+        self._resources = resources
+        self._processes = ProcessPool(pool)
+        self._executors = Executors(engine, pool, self._processes, list(middleware))
+        self._expect = expect  #: told how soon something that was requeued here will be due
+        self._running: dict[Lease, Running] = {}
+        self._bell = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._hurry = False
+        self._settler = Settler(engine.store, engine.clock, self._bell.set)
+        self._session: Session | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # -- life -------------------------------------------------------------------------------------------------------
+    def stop(self) -> None:
+        """Stop claiming and let what runs finish within the grace; a second call ends at once, safely."""
+        self._hurry = self._stopping.is_set()
+        self._stopping.set()
+        self._bell.set()
+
+    async def run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._begin_session()
+        settling = asyncio.create_task(self._settler.run(), name="settler")
+        watching = asyncio.create_task(self._watch(), name="watch")
+        try:
+            async with asyncio.TaskGroup() as attempts:
+                await self._claim_until_stopped(attempts)
+                await self._drain()
+        finally:
+            watching.cancel()
+            await self._settle_last(settling)
+            await asyncio.gather(settling, watching, return_exceptions=True)
+            self._processes.close()
+            await self._end_session()
+
+    async def _begin_session(self) -> None:
+        """A new session: a name the store has never seen, so that an old one cannot be mistaken for it."""
+        settings = self._engine.settings
+        leases = [task.policy.lease for task in self._tasks() if task.policy.lease]
+        ttl = min([settings.lease, *leases])
+        every = min(settings.beat_every, ttl / 3)
+        self._session = await self._engine.store.open_session(self.name, ttl)
+        loop, session = self._loop, self._session
+        assert loop is not None
+        self._heartbeat = Heartbeat(
+            self._engine.store.heart(),
+            session,
+            every.total_seconds(),
+            self._engine.clock,
+            lambda: loop.call_soon_threadsafe(self._lost, session),
+        )
+        self._heartbeat.start(self._threads)
+        self._settler.renew()
+        log.info("worker.started", worker=self.name, queues=sorted(self._queues or ()), slots=self._slots)
+
+    async def _end_session(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        if self._session is not None:
+            try:
+                async with asyncio.timeout(5):
+                    await self._engine.store.close_session(self._session)
+            except (StoreError, TimeoutError) as error:
+                log.warning("session.not_closed", reason=str(error))
+        log.info("worker.stopped", worker=self.name)
+
+    def _lost(self, session: Session) -> None:
+        """The session ended under us: the work is no longer ours. Drop it, write nothing, begin again."""
+        if session is not self._session:
+            return
+        self._session = None
+        self._settler.abandon()
+        for running in list(self._running.values()):
+            running.end("lost")
+        self._bell.set()
+
+    # -- claiming ---------------------------------------------------------------------------------------------------
+    def _tasks(self) -> list[Any]:
+        tasks = self._engine.tasks.values()
+        return [task for task in tasks if self._queues is None or task.policy.queue in self._queues]
+
+    async def _lanes(self) -> list[Lane]:
+        """What this worker can run: its tasks in their own queues, and in any other queue they were sent to."""
+        names = {task.name for task in self._engine.tasks.values()}
+        lanes = {task.lane for task in self._engine.tasks.values()} | set(await self._engine.store.lanes())
+        found = [
+            lane
+            for lane in lanes
+            if lane.task in names and (self._queues is None or lane.queue in self._queues)
+        ]
+        unknown = sorted({lane.task for lane in lanes if lane.task not in names})
+        if unknown:
+            log.warning(
+                "worker.unknown_tasks",
+                tasks=unknown,
+                hint="their jobs stay queued for a worker that has them",
+            )
+        return sorted(found)
+
+    async def _claim_until_stopped(self, attempts: asyncio.TaskGroup) -> None:
+        poll = self._engine.settings.poll.total_seconds()
+        lanes, lanes_at = await self._lanes(), self._engine.clock.monotonic()
+        while not self._stopping.is_set():
+            self._bell.clear()
+            if self._session is None:
+                await self._new_session()
+                continue
+            if self._engine.clock.monotonic() > lanes_at + 5:
+                lanes, lanes_at = await self._refreshed(lanes), self._engine.clock.monotonic()
+            room = self._slots - len(self._running)
+            # Finished attempts that still travel to the store bound the claims too: a store that cannot keep up
+            # with the settling must not be asked for more.
+            if room <= 0 or self._settler.backlog > 2 * self._slots:
+                await self._bell.wait()
+                continue
+            claimed = await self._claim(lanes, room)
+            for job in claimed:
+                self._start(job, attempts)
+            if not claimed and self._session is not None:
+                await self._wait_for_work(lanes, poll)
+            elif len(claimed) == room:
+                await asyncio.sleep(0)  # let what was claimed begin before the room is counted again
+
+    async def _refreshed(self, lanes: list[Lane]) -> list[Lane]:
+        try:
+            return await self._lanes()
+        except StoreError:
+            return lanes
+
+    async def _claim(self, lanes: list[Lane], room: int) -> list[Claimed]:
+        assert self._session is not None
+        try:
+            return await self._engine.store.claim(self._session, lanes, room)
+        except StoreError as error:
+            log.warning("claim.waits", reason=str(error))
+            await self._pause(1.0)
+            return []
+
+    async def _wait_for_work(self, lanes: list[Lane], poll: float) -> None:
+        """Until work may have arrived, or a slot is free, or it is time to stop."""
+        bell = asyncio.ensure_future(self._bell.wait())
+        work = asyncio.ensure_future(self._engine.store.wait_for_work(lanes, poll))
+        done, waiting = await asyncio.wait((bell, work), return_when=asyncio.FIRST_COMPLETED)
+        for future in waiting:
+            future.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        if work in done and (error := work.exception()) is not None:
+            log.warning("wait.failed", reason=str(error))
+            await self._pause(1.0)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+    async def _new_session(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        await self._settler.flushed()
+        try:
+            self.name = self._engine.ids.worker_name()
+            await self._begin_session()
+        except StoreError as error:
+            log.warning("session.waits", reason=str(error))
+            await self._pause(1.0)
+
+    # -- running ----------------------------------------------------------------------------------------------------
+    def _start(self, claimed: Claimed, attempts: asyncio.TaskGroup) -> None:
+        engine = self._engine
+        running = Running(
+            claimed, Job(claimed, engine.store, engine.clock, self._resources), engine.clock.monotonic()
+        )
+        self._running[claimed.lease] = running
+        running.task = attempts.create_task(self._execute(running))
+
+    async def _execute(self, running: Running) -> None:
+        """One attempt from its start to the hand-over of its verdict. No exception leaves it."""
+        claimed = running.claimed
+        try:
+            verdict = await self._executors.attempt(running)
+        finally:
+            self._running.pop(claimed.lease, None)
+            self._bell.set()
+        if verdict is not None:
+            spent = timedelta(seconds=self._engine.clock.monotonic() - running.started)
+            self._settler.put(Settlement(claimed.lease, verdict, claimed.attempt, spent))
+            self._tell(claimed, verdict, spent)
+
+    def _tell(self, claimed: Claimed, verdict: Verdict, spent: timedelta) -> None:
+        match verdict:
+            case Complete():
+                return  # the event log has it; a line for each would cost more than the job
+            case RetryAfter(delay, failure):
+                self._expect(delay)
+                log.debug(
+                    "job.retry",
+                    **_facts(claimed, spent),
+                    error_code=failure.code,
+                    delay_s=delay.total_seconds(),
+                )
+            case Bury(failure):
+                log.warning(
+                    "job.failed", **_facts(claimed, spent), error_code=failure.code, reason=failure.detail
+                )
+            case Release(delay, why):
+                self._expect(delay)
+                log.info("job.released", **_facts(claimed, spent), why=why)
+
+    async def _watch(self) -> None:
+        """Find out about cancelled and reclaimed attempts, and tell their handlers."""
+        while True:
+            await self._engine.clock.sleep(WATCH_EVERY)
+            now, session = self._engine.clock.monotonic(), self._session
+            old = [r for r in self._running.values() if now - r.started > WATCH_EVERY]
+            if not old or session is None:
+                continue
+            try:
+                held = await self._engine.store.held(session)
+            except StoreError:
+                continue  # the heartbeat decides whether we may go on
+            for running in old:
+                if running.claimed.lease not in held and not running.job.completed:
+                    log.info("job.taken_away", job_id=running.job.id, epoch=running.job.epoch)
+                    running.end("lost")
+
+    # -- stopping ---------------------------------------------------------------------------------------------------
+    async def _drain(self) -> None:
+        """Let attempts finish within the grace, then give back what is left."""
+        grace = self._engine.settings.grace.total_seconds()
+        until = self._engine.clock.monotonic() + grace
+        while self._running and not self._hurry and (left := until - self._engine.clock.monotonic()) > 0:
+            self._bell.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._bell.wait()
+            except TimeoutError:
+                break
+        for running in list(self._running.values()):
+            running.end("shutdown")
+
+    async def _settle_last(self, settling: asyncio.Task[None]) -> None:
+        """The last write is awaited, but not for ever."""
+        try:
+            async with asyncio.timeout(5):
+                await self._settler.flushed()
+        except TimeoutError:
+            log.warning(
+                "settle.given_up", jobs=self._settler.backlog, reason="the store did not answer in time"
+            )
+        settling.cancel()
+
+
+def _facts(claimed: Claimed, spent: timedelta) -> dict[str, Any]:
+    return {
+        "job_id": claimed.lease.job_id,
+        "task": claimed.lane.task,
+        "attempt": claimed.attempt,
+        "duration_ms": round(spent / timedelta(milliseconds=1)),
+    }

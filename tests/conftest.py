@@ -1,0 +1,90 @@
+"""Private servers for the tests. A test that asks for one carries the marker `service` by itself.
+
+| fixture            | scope    | gives                                                                    |
+|--------------------|----------|--------------------------------------------------------------------------|
+| `postgres`         | session  | a running `Postgres`, the system's version; one for each xdist worker     |
+| `postgres_url`     | function | the URL of a fresh, empty database on it                                  |
+| `postgres_proxy`   | function | a `Proxy` before it: `postgres_proxy.route(postgres_url)`                 |
+| `postgres18`       | session  | the same as `postgres`, version 18                                        |
+| `postgres18_url`   | function | a fresh database on that                                                  |
+| `durable_postgres` | function | a server of one's own with fsync on, to be killed and started again       |
+"""
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.services import keeper
+from tests.services.postgres import NotInstalled, Postgres
+from tests.services.proxy import Proxy
+
+SERVICES = {"postgres", "postgres18", "durable_postgres"}
+_numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if SERVICES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.service)
+
+
+def pytest_unconfigure() -> None:
+    keeper.close()
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgres18() -> Iterator[Postgres]:
+    with server(18) as running:
+        yield running
+
+
+@pytest.fixture
+def durable_postgres() -> Iterator[Postgres]:
+    with server(durable=True) as running:
+        yield running
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres) -> Iterator[str]:
+    yield from fresh_database(postgres)
+
+
+@pytest.fixture
+def postgres18_url(postgres18: Postgres) -> Iterator[str]:
+    yield from fresh_database(postgres18)
+
+
+@pytest.fixture
+def postgres_proxy(postgres: Postgres) -> Iterator[Proxy]:
+    with Proxy(postgres.host, postgres.port) as proxy:
+        yield proxy
+
+
+def server(major: int | None = None, *, durable: bool = False) -> Postgres:
+    """A server, not started yet; without one the test is skipped, but in CI it fails."""
+    try:
+        return Postgres(major, durable=durable)
+    except NotInstalled as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI=true: {missing}")
+        pytest.skip(str(missing))
+
+
+def fresh_database(running: Postgres) -> Iterator[str]:
+    name = f"test_{next(_numbers)}"
+    yield running.create_database(name)
+    running.drop_database(name)
