@@ -6,8 +6,14 @@ import asyncio
 import inspect
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.domain.classify import Rule
@@ -222,6 +228,19 @@ class Holdfast:
         engine, self._engine = self._engine, None
         if engine is not None and self._given_store is None:
             await engine.store.close()
+
+    @contextmanager
+    def replaced(self, *, store: Store, clock: Clock) -> Iterator[Holdfast]:
+        """Another *store* and *clock* inside the block, for tests; afterwards everything is as it was."""
+        before = self.__dict__.copy()
+        self.url, self._given_store, self._clock = "memory://", store, clock
+        self._engine = self._loop = self._opening = self._portal = self._direct = None
+        try:
+            yield self
+        finally:
+            if (portal := vars(self)["_portal"]) is not None:
+                portal.close()
+            self.__dict__.update(before)
 
     async def migrate(self) -> list[str]:
         store = self._given_store or make_store(self.url, self._clock, self._threads)

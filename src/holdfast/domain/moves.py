@@ -35,7 +35,7 @@ MOVES: dict[str, tuple[frozenset[State], frozenset[State]]] = {
     "time_out": (frozenset({Q, P}), frozenset({F})),
     "reject": (frozenset(), frozenset({F})),
     "cancel": (frozenset({Q, P}), frozenset({X})),
-    "retry": (frozenset({Q, F, X}), frozenset({Q})),
+    "retry": (frozenset({Q, P, F, X}), frozenset({Q})),  # waiting, stuck, failed, cancelled
     "purge": (frozenset({C}), frozenset({C})),
 }
 

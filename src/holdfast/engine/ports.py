@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from holdfast.domain.duration import optional
 from holdfast.domain.job import (
     Attempt,
     Claimed,
@@ -110,6 +111,10 @@ class Retention:
     results: timedelta | None = None
     jobs: timedelta | None = None
     events: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("results", "jobs", "events"):  # written "7d" by people
+            object.__setattr__(self, name, optional(getattr(self, name)))
 
 
 class Page(NamedTuple):

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
@@ -118,6 +119,7 @@ class MemoryStore:
         self._lanes: dict[Lane, None] = {}
         self._bell = asyncio.Event()
         self._told: list[Moved] = []
+        self._saved: tuple[dict[JobId, _Job], dict[bytes, JobId], list[Event]] | None = None
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
@@ -127,6 +129,7 @@ class MemoryStore:
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        self._save()
         answers = [self._enqueue_one(job) for job in jobs]
         await self._committed()
         return answers
@@ -262,11 +265,12 @@ class MemoryStore:
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
-        answers = [self._settle_one(s.lease, s.verdict) for s in settlements]
+        self._save()
+        answers = [self._settle_one(s.lease, s.verdict, s.duration) for s in settlements]
         await self._committed()
         return answers
 
-    def _settle_one(self, lease: Lease, verdict: Verdict) -> Answer:
+    def _settle_one(self, lease: Lease, verdict: Verdict, duration: timedelta = timedelta()) -> Answer:
         job = self._jobs.get(lease.job_id)
         if job is None:
             return Answer.STALE
@@ -275,7 +279,7 @@ class MemoryStore:
         if job.deadline_at is not None and self._clock.now() > job.deadline_at:
             self._time_out(job)
             return self._keep_late(job, lease, verdict)
-        self._apply(job, verdict)
+        self._apply(job, verdict, duration_ms=duration // timedelta(milliseconds=1))
         return Answer.APPLIED
 
     def _refuse(self, job: _Job, lease: Lease, verdict: Verdict) -> Answer:
@@ -309,14 +313,14 @@ class MemoryStore:
             )
         return Answer.LATE
 
-    def _apply(self, job: _Job, verdict: Verdict, outcome: str | None = None) -> None:
+    def _apply(self, job: _Job, verdict: Verdict, outcome: str | None = None, **meta: Any) -> None:
         """Settle the current attempt. *outcome* overrides what its record says (a reclaim, not the worker's word)."""
         now = self._clock.now()
         match verdict:
             case Complete(result):
                 job.result, job.crashes, job.last_failure = result, 0, None
                 self._end_attempt(job, "complete", None)
-                self._finish(job, State.COMPLETE, Kind.complete)
+                self._finish(job, State.COMPLETE, Kind.complete, **meta)
             case RetryAfter(delay, failure):
                 self._failed_once(job, failure, outcome)
                 self._end_attempt(job, outcome or "retry", failure)
@@ -326,12 +330,13 @@ class MemoryStore:
                     Kind.reclaimed if outcome else Kind.retry,
                     error_code=failure.code,
                     gateway_http_status=failure.gateway_status,
+                    **meta,
                 )
                 job.retry_type = "AUTOMATIC"
             case Bury(failure):
                 self._failed_once(job, failure, outcome)
                 self._end_attempt(job, outcome or "failed", failure)
-                self._bury(job, failure, Kind.failed)
+                self._bury(job, failure, Kind.failed, **meta)
             case Release(delay, why, snoozed):
                 job.attempt -= 1
                 self._end_attempt(job, "snoozed" if snoozed else "released", None)
@@ -371,7 +376,7 @@ class MemoryStore:
         job.state, job.finished_at, job.updated_at = state, self._clock.now(), self._clock.now()
         self._event(kind, job, **meta)
 
-    def _bury(self, job: _Job, failure: Failure, kind: Kind) -> None:
+    def _bury(self, job: _Job, failure: Failure, kind: Kind, **meta: Any) -> None:
         job.error = failure
         job.dead = DeadLetter(
             id=job.id,
@@ -766,13 +771,25 @@ class MemoryStore:
             )
         )
 
+    def _save(self) -> None:
+        """Before moves that a hook may undo: remember how everything was. Without hooks nothing can."""
+        if self.hooks:
+            self._saved = deepcopy((self._jobs, self._dedupe, self._events))
+
     async def _committed(self) -> None:
-        """Tell the hooks and ring the bell. A real store tells its hooks before it commits."""
+        """Tell the hooks and ring the bell. A hook that raises undoes the moves it was told about."""
         told, self._told = self._told, []
-        for kinds, hook in self.hooks:
-            wanted = [moved for moved in told if moved.kind in kinds]
-            if wanted:
-                await hook(_NoSql(), wanted)
+        try:
+            for kinds, hook in self.hooks:
+                wanted = [moved for moved in told if moved.kind in kinds]
+                if wanted:
+                    await hook(_NoSql(), wanted)
+        except BaseException:
+            if self._saved is not None:
+                self._jobs, self._dedupe, self._events = self._saved
+            raise
+        finally:
+            self._saved = None
         bell, self._bell = self._bell, asyncio.Event()
         bell.set()
 
@@ -795,7 +812,7 @@ class _MemoryHeart:
 def _cursor(after: str | None) -> int | None:
     if after is None:
         return None
-    if not after.isdigit():
+    if not after.isascii() or not after.isdigit() or len(after) > 18:
         raise UsageError(f"{after!r} is not a cursor; pass the `next` of the page before")
     return int(after)
 

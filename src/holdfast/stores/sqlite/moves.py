@@ -31,6 +31,8 @@ STATES = (State.QUEUED, State.QUEUED, State.PROCESSING, State.COMPLETE, State.FA
 
 #: How long a live worker may be late in stopping an attempt that overran, before the attempt is taken from it.
 OVERRUN_MARGIN_US = 5_000_000
+#: How many jobs one event row may speak of: the place in the row is part of an event's id.
+MOST_PER_EVENT = 1000
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -118,13 +120,14 @@ class Move:
         for spec, group in groupby(jobs, key=lambda job: job.spec):
             batch = list(group)
             if spec.dedupe is None:
-                self._insert(batch, spec)
+                for start in range(0, len(batch), MOST_PER_EVENT):
+                    self._insert(batch[start : start + MOST_PER_EVENT], spec)
                 answers += [Enqueued(job.id) for job in batch]
             else:
                 answers += [self._enqueue_unless_twin(job, spec.dedupe.hex()) for job in batch]
         return answers
 
-    def _insert(self, jobs: Sequence[NewJob], spec: JobSpec) -> None:
+    def _insert(self, jobs: Sequence[NewJob], spec: JobSpec, *, silent: bool = False) -> None:
         seq = self.next_seq()
         run_at = micros(spec.run_at) if spec.run_at else self.now + span(spec.delay or timedelta())
         deadline_at = micros(spec.deadline_at) if spec.deadline_at else _plus(self.now, spec.deadline)
@@ -159,7 +162,8 @@ class Move:
             )
             stored = {uid for (uid,) in rows}
             new = (job.id for job in jobs if job.id in stored)
-        self.record(seq, Kind.queued, [(uid, 0, 0, None) for uid in new])
+        if not silent:
+            self.record(seq, Kind.queued, [(uid, 0, 0, None) for uid in new])
 
     def _enqueue_unless_twin(self, job: NewJob, digest: str) -> Enqueued:
         twin = self.run("twin", digest=digest, now=self.now).fetchone()
@@ -181,7 +185,7 @@ class Move:
     def reject(self, job: NewJob, failure: Failure) -> None:
         if self.connection.execute("SELECT 1 FROM job WHERE uid = ?", (job.id,)).fetchone():
             return
-        self._insert([job], job.spec)
+        self._insert([job], job.spec, silent=True)
         number = self._id_of(job.id)
         self.run(
             "bury",
@@ -209,6 +213,7 @@ class Move:
         if live is None:
             return []
         self.run("promote", now=self.now, limit=1000)
+        limit = min(limit, MOST_PER_EVENT)
         ids = self._pick(
             [number for lane in lanes if (number := self._lanes.known(self.connection, lane))], limit
         )
@@ -288,9 +293,10 @@ class Move:
         applied = settlements
         if matched < len(settlements):
             marked = "job j" if kind is Kind.complete else "attempt a JOIN job j ON j.id = a.job"
-            rows = self.connection.execute(f"SELECT j.uid FROM {marked} WHERE settle_event = ?", (seq,))
-            uids = {uid for (uid,) in rows}
-            applied = [s for s in settlements if s.lease.job_id in uids]
+            epoch = "j.epoch" if kind is Kind.complete else "a.epoch"
+            sql = f"SELECT j.uid, {epoch} FROM {marked} WHERE {epoch[0]}.settle_event = ?"
+            leases = {Lease(uid, epoch) for uid, epoch in self.connection.execute(sql, (seq,))}
+            applied = [s for s in settlements if s.lease in leases]
         self.record(seq, kind, [(*s.lease, s.attempt, _meta(s)) for s in applied])
         return {s.lease: Answer.APPLIED for s in applied}
 

@@ -1,0 +1,60 @@
+"""The command line. This file is all that `holdfast --help` needs: a command's module is imported when it is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+#: command → where it is ("module:attribute") and its line in the help.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("holdfast.cli.worker:up", "Make the database ready and run a worker with all duties."),
+    "worker": ("holdfast.cli.worker:worker", "Run jobs until told to stop."),
+    "migrate": ("holdfast.cli.migrate:migrate", "Bring the database's schema up to date."),
+    "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs; retry and cancel them."),
+    "dead": ("holdfast.cli.dead:dead", "Look at dead letters; redrive and discard them."),
+    "events": ("holdfast.cli.events:events", "Print what happened, or follow it."),
+    "doctor": ("holdfast.cli.doctor:doctor", "Check the database and say what is wrong."),
+    "bench": ("holdfast.cli.bench:bench", "Measure this store on this machine."),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. What goes wrong becomes one line and a code (`holdfast.cli.exits`)."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if "_HOLDFAST_COMPLETE" in os.environ or args[:1] in (["--install-completion"], ["--show-completion"]):
+        from holdfast.cli.dispatch import complete
+
+        return complete(args)
+    if not args or args[0] in ("--help", "-h", "help"):
+        print(help_text())
+        return 0 if args else 2
+    if args[0] in ("--version", "-V"):
+        from holdfast import __version__
+
+        print(f"holdfast {__version__}")
+        return 0
+    from holdfast.cli.dispatch import call
+
+    return call(args[0], args[1:])
+
+
+def help_text() -> str:
+    from holdfast.cli.plugins import plugin_names
+
+    lines = ["Usage: holdfast COMMAND [ARGUMENTS]", "", "Durable jobs for Python.", "", "Commands:"]
+    lines += [f"  {name:<10} {text}" for name, (_, text) in COMMANDS.items()]
+    added = plugin_names()
+    if added:
+        lines += ["", "Added by installed packages:"]
+        lines += [f"  {name:<10} from {package}" for name, package in added.items()]
+    lines += [
+        "",
+        "Options:",
+        "  --help     also after a command: holdfast jobs list --help",
+        "  --version",
+        "  --install-completion, --show-completion   for your shell",
+        "",
+        "The database is HOLDFAST_DATABASE_URL, else sqlite:///holdfast.db; --url or --app names another.",
+    ]
+    return "\n".join(lines)

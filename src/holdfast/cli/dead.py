@@ -1,0 +1,234 @@
+"""`holdfast dead`: look at dead letters; redrive and discard them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.bars import progress_bar
+from holdfast.cli.exits import NotFound
+from holdfast.cli.opening import ask
+from holdfast.cli.options import (
+    PLAIN,
+    AppOption,
+    JsonOption,
+    LimitOption,
+    OwnerOption,
+    QueueOption,
+    TaskOption,
+    UrlOption,
+    me,
+    words,
+)
+from holdfast.cli.views import print_json, view
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:  # help must not wait for the engine to be imported
+    from holdfast.app import Holdfast
+    from holdfast.domain.job import DeadLetter, DeadLetterGroup
+
+dead = typer.Typer(help="Look at dead letters; redrive and discard them.", **PLAIN)
+
+ReasonOption = Annotated[
+    list[str] | None, typer.Option("--reason", help="Buried with this code; may be repeated.")
+]
+FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Of this cause; see `groups`.")]
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Ids of jobs.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All that there are.")]
+EVERY_GROUP = 1_000_000
+
+
+def _where(
+    task: list[str] | None,
+    queue: list[str] | None,
+    reason: list[str] | None,
+    fingerprint: str | None,
+    owner: str | None,
+) -> dict[str, Any]:
+    chosen = {
+        "task": words(task),
+        "queue": words(queue),
+        "reason": words(reason),
+        "fingerprint": fingerprint,
+        "owner": owner,
+    }
+    return {name: value for name, value in chosen.items() if value}
+
+
+def _meant(where: dict[str, Any], ids: list[str] | None, everything: bool) -> dict[str, Any]:
+    """A move over dead letters names them: by id, by filter, or all by saying so."""
+    if not where and not ids and not everything:
+        raise UsageError(
+            "say which dead letters: ids, --task, --queue, --reason, --fingerprint, --owner or --all"
+        )
+    return {**where, "ids": ids} if ids else where
+
+
+async def _count(app: Holdfast, where: dict[str, Any]) -> int:
+    return sum(group.count for group in await app.dead_letter_groups(limit=EVERY_GROUP, **where))
+
+
+@dead.command("list")
+def list_(
+    app: AppOption = None,
+    url: UrlOption = None,
+    task: TaskOption = None,
+    queue: QueueOption = None,
+    reason: ReasonOption = None,
+    fingerprint: FingerprintOption = None,
+    owner: OwnerOption = None,
+    limit: LimitOption = 50,
+    after: Annotated[str | None, typer.Option("--after", help="The `next` of the page before.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Dead letters, oldest job first."""
+    where = _where(task, queue, reason, fingerprint, owner)
+
+    async def look(app: Holdfast) -> list[DeadLetter]:
+        return await app.dead_letters(after=after, limit=limit + 1, **where)
+
+    found = ask(app, url, look)
+    letters, following = found[:limit], found[limit - 1].id if len(found) > limit else None
+    if as_json:
+        print_json({"dead_letters": [view(letter) for letter in letters], "next": following})
+        return
+    from holdfast.cli.tables import show_table
+
+    show_table(
+        ["id", "task", "queue", "reason", "attempts", "buried", "why"],
+        [(x.id, x.task, x.queue, x.reason, x.attempts, x.at, x.detail or x.message) for x in letters],
+        empty="No dead letters.",
+    )
+    if following:
+        print(f"More: --after {following}")
+
+
+@dead.command()
+def groups(
+    app: AppOption = None,
+    url: UrlOption = None,
+    task: TaskOption = None,
+    queue: QueueOption = None,
+    reason: ReasonOption = None,
+    owner: OwnerOption = None,
+    limit: LimitOption = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """Dead letters by cause, the most frequent first."""
+    where = _where(task, queue, reason, None, owner)
+
+    async def look(app: Holdfast) -> list[DeadLetterGroup]:
+        return await app.dead_letter_groups(limit=limit, **where)
+
+    found = ask(app, url, look)
+    if as_json:
+        print_json({"groups": [view(group) for group in found]})
+        return
+    from holdfast.cli.tables import show_table
+
+    show_table(
+        ["fingerprint", "jobs", "task", "reason", "first", "last", "why"],
+        [(g.fingerprint, f"{g.count:,}", g.task, g.reason, g.first_at, g.last_at, g.message) for g in found],
+        empty="No dead letters.",
+    )
+
+
+@dead.command()
+def show(
+    job_id: Annotated[str, typer.Argument(metavar="ID")],
+    app: AppOption = None,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """One dead letter."""
+
+    async def look(app: Holdfast) -> DeadLetter:
+        found = await app.dead_letters(ids=[job_id])
+        if not found:
+            raise NotFound(f"no dead letter has the id {job_id}; `holdfast dead list` shows those there are")
+        return found[0]
+
+    letter = ask(app, url, look)
+    if as_json:
+        print_json(view(letter))
+        return
+    from holdfast.cli.tables import show_facts
+
+    show_facts(view(letter))
+
+
+@dead.command()
+def redrive(
+    ids: IdsArgument = None,
+    app: AppOption = None,
+    url: UrlOption = None,
+    task: TaskOption = None,
+    queue: QueueOption = None,
+    reason: ReasonOption = None,
+    fingerprint: FingerprintOption = None,
+    owner: OwnerOption = None,
+    everything: AllOption = False,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.001, help="At most this many a second.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most this many.")] = None,
+    to_queue: Annotated[str | None, typer.Option("--to-queue", help="Into this queue instead.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give dead letters another life."""
+    where = _meant(_where(task, queue, reason, fingerprint, owner), ids, everything)
+
+    async def move(app: Holdfast) -> tuple[int, int]:
+        matching = await _count(app, where)
+        if ids and not matching:
+            raise NotFound(f"no dead letter has the id {', '.join(ids)}")
+        chosen = matching if limit is None else min(matching, limit)
+        if dry_run:
+            return chosen, 0
+        with progress_bar("redriving", chosen) as progress:
+            done = await app.redrive(
+                by=me(), to_queue=to_queue, rate=rate, limit=limit, progress=progress, **where
+            )
+        return chosen, done
+
+    chosen, done = ask(app, url, move)
+    if as_json:
+        print_json({"matching": chosen, "redriven": done, "dry_run": dry_run})
+    elif dry_run:
+        print(f"{chosen:,} would be redriven; nothing was changed")
+    else:
+        left = f"; {chosen - done:,} stay, a twin of theirs is queued or they moved" if done < chosen else ""
+        print(f"{done:,} redriven{left}")
+
+
+@dead.command()
+def discard(
+    because: Annotated[str, typer.Option("--because", help="Why; kept with the event.")],
+    ids: IdsArgument = None,
+    app: AppOption = None,
+    url: UrlOption = None,
+    task: TaskOption = None,
+    queue: QueueOption = None,
+    reason: ReasonOption = None,
+    fingerprint: FingerprintOption = None,
+    owner: OwnerOption = None,
+    everything: AllOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Strike dead letters; their jobs stay failed."""
+    where = _meant(_where(task, queue, reason, fingerprint, owner), ids, everything)
+
+    async def move(app: Holdfast) -> tuple[int, int]:
+        matching = await _count(app, where)
+        if ids and not matching:
+            raise NotFound(f"no dead letter has the id {', '.join(ids)}")
+        return matching, 0 if dry_run else await app.discard(reason=because, by=me(), **where)
+
+    matching, done = ask(app, url, move)
+    if as_json:
+        print_json({"matching": matching, "discarded": done, "dry_run": dry_run})
+    else:
+        print(f"{matching:,} would be discarded; nothing was changed" if dry_run else f"{done:,} discarded")

@@ -1,0 +1,127 @@
+"""`holdfast doctor`: check the database and say what is wrong and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from holdfast.cli.exits import OK, PROBLEMS
+from holdfast.cli.opening import ask
+from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
+from holdfast.cli.views import print_json
+
+if TYPE_CHECKING:  # help must not wait for the engine to be imported
+    from holdfast.app import Holdfast
+    from holdfast.domain.job import Expired, Lane
+
+doctor = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
+
+#: Below this, SQLite can lose committed pages when a WAL is reset at a bad moment.
+SAFE_SQLITE = (3, 51, 3)
+STUCK_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    check: str
+    level: str  #: ok, warning, problem
+    text: str
+
+
+@doctor.command()
+def examine(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False) -> int:
+    """Check the database: 0 when all is well, 1 when problems were found. With --app its tasks are compared, too."""
+
+    async def look(known: Holdfast) -> tuple[list[Finding], dict[str, Any], dict[str, int]]:
+        store = (await known.engine()).store
+        health, lanes = await store.health(), await store.lanes()
+        findings = [
+            *store_findings(health),
+            *invariant_findings(await store.violations()),
+            *lease_findings(await store.expired(STUCK_SHOWN)),
+            *lane_findings(lanes, set(known.tasks) if app else None),
+        ]
+        return findings, health, await known.counts()
+
+    findings, health, counts = ask(app, url, look)
+    sick = any(finding.level == "problem" for finding in findings)
+    if as_json:
+        print_json(
+            {"ok": not sick, "findings": [asdict(f) for f in findings], "store": health, "counts": counts}
+        )
+    else:
+        from holdfast.cli.tables import heading, show_facts, show_table
+
+        show_table(["", "check", "finding"], [(f.level, f.check, f.text) for f in findings], empty="")
+        heading("Store")
+        show_facts(health)
+        heading("Jobs")
+        show_facts({state: f"{count:,}" for state, count in counts.items()})
+    return PROBLEMS if sick else OK
+
+
+def store_findings(health: dict[str, Any]) -> list[Finding]:
+    schema = f"schema {health['schema']}" if "schema" in health else "the schema is of this version"
+    found = [Finding("store", "ok", f"{health.get('store', 'the store')} answers; {schema}")]
+    if health.get("store") == "sqlite" and _version(health) < SAFE_SQLITE:
+        safe = ".".join(map(str, SAFE_SQLITE))
+        found.append(
+            Finding(
+                "sqlite",
+                "warning",
+                f"SQLite {health['version']} is older than {safe}: a WAL reset at a bad moment can lose committed"
+                " data (very rare); use a Python that is built with a newer one",
+            )
+        )
+    if health.get("integrity", "ok") != "ok":
+        found.append(
+            Finding("integrity", "problem", f"the file is damaged: {health['integrity']}; restore a backup")
+        )
+    if health.get("durable") is False and health.get("store") != "memory":
+        found.append(Finding("durability", "problem", "a commit may be lost when the machine stops"))
+    return found
+
+
+def _version(health: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(int(part) for part in str(health.get("version", "0")).split(".") if part.isdigit())
+
+
+def invariant_findings(violations: list[str]) -> list[Finding]:
+    return [Finding("invariants", "problem", text) for text in violations] or [
+        Finding("invariants", "ok", "every job's parts agree")
+    ]
+
+
+def lease_findings(stuck: list[Expired]) -> list[Finding]:
+    if not stuck:
+        return [Finding("leases", "ok", "no lease has run out")]
+    shown = ", ".join(lost.lease.job_id for lost in stuck[:3])
+    many = f"{len(stuck)}{'+' if len(stuck) == STUCK_SHOWN else ''}"
+    return [
+        Finding(
+            "leases",
+            "problem",
+            f"{many} jobs whose worker was lost wait to be taken back ({shown}…): no worker with duties is running",
+        )
+    ]
+
+
+def lane_findings(lanes: dict[Lane, int], tasks: set[str] | None) -> list[Finding]:
+    waiting = sum(lanes.values())
+    if tasks is None:
+        return [
+            Finding("tasks", "ok", f"{waiting:,} jobs wait; pass --app to compare their tasks with an app's")
+        ]
+    unknown = [
+        Finding(
+            "tasks",
+            "problem",
+            f"{count:,} jobs wait in queue {lane.queue!r} for task {lane.task!r}, which this app does not have:"
+            " run a worker that has it, or cancel them",
+        )
+        for lane, count in sorted(lanes.items())
+        if count and lane.task not in tasks
+    ]
+    return unknown or [Finding("tasks", "ok", f"{waiting:,} jobs wait, all for tasks of this app")]

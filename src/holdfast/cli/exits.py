@@ -1,0 +1,60 @@
+"""What goes wrong becomes one line on stderr and an exit code. This is the one table of both."""
+
+from __future__ import annotations
+
+import sys
+
+from holdfast.errors import (
+    Conflict,
+    HoldfastError,
+    JobFailed,
+    LeaseLost,
+    StoreError,
+    UnknownJob,
+    UsageError,
+)
+
+OK, PROBLEMS, USAGE, CONFLICT, NOT_FOUND, DATABASE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+#: code → what it means; `docs/reference/cli.md` says the same, and a test compares them.
+EXIT_CODES: dict[int, str] = {
+    OK: "done",
+    PROBLEMS: "`doctor` found problems, or a job did not get done",
+    USAGE: "the command was not understood: unknown option, app, task or value",
+    CONFLICT: "the job is not in a state that allows this, or somebody else was first",
+    NOT_FOUND: "no job or dead letter has this id",
+    DATABASE: "the database is missing, unreachable, read-only, full or of another version",
+    INTERRUPTED: "interrupted from the keyboard",
+}
+
+
+class NotFound(HoldfastError):
+    """Nothing has this id."""
+
+
+#: The first that fits decides.
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (NotFound, NOT_FOUND),
+    (UnknownJob, NOT_FOUND),
+    (UsageError, USAGE),
+    (Conflict, CONFLICT),
+    (LeaseLost, CONFLICT),
+    (StoreError, DATABASE),
+    (JobFailed, PROBLEMS),
+    (HoldfastError, PROBLEMS),
+    (KeyboardInterrupt, INTERRUPTED),
+)
+
+
+def exit_code(error: BaseException) -> int:
+    return next((code for kind, code in _CODES if isinstance(error, kind)), PROBLEMS)
+
+
+def complain(error: BaseException) -> int:
+    """Say it in one line, without secrets; the exit code."""
+    from holdfast.logs import redact_text
+
+    line = " ".join(redact_text(str(error)).split())
+    if line:
+        print(f"holdfast: {line}", file=sys.stderr)
+    return exit_code(error)

@@ -1,0 +1,220 @@
+"""`holdfast jobs`: look at jobs; retry and cancel them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.opening import ask
+from holdfast.cli.options import (
+    PLAIN,
+    AppOption,
+    JsonOption,
+    LimitOption,
+    OwnerOption,
+    QueueOption,
+    TaskOption,
+    UrlOption,
+    me,
+    words,
+)
+from holdfast.cli.views import attempt_view, job_view, print_json, view
+
+if TYPE_CHECKING:  # help must not wait for the engine to be imported
+    from holdfast.app import Holdfast
+    from holdfast.domain.job import Event, JobRow
+
+jobs = typer.Typer(help="Look at jobs; retry and cancel them.", **PLAIN)
+
+EVENTS_AT_ONCE = 1000
+
+StateOption = Annotated[
+    list[str] | None,
+    typer.Option("--state", help="queued, processing, complete, failed or cancelled; may be repeated."),
+]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
+IdsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of jobs.")]
+
+
+async def events_of(app: Holdfast, job_id: str) -> list[Event]:
+    found: list[Event] = []
+    after = 0
+    while page := await app.events(after=after, limit=EVENTS_AT_ONCE, job_id=job_id):
+        found += page
+        after = page[-1].id
+        if len(page) < EVENTS_AT_ONCE:
+            break
+    return found
+
+
+@jobs.command("list")
+def list_(
+    app: AppOption = None,
+    url: UrlOption = None,
+    state: StateOption = None,
+    task: TaskOption = None,
+    queue: QueueOption = None,
+    owner: OwnerOption = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="With this tag.")] = None,
+    limit: LimitOption = 50,
+    after: Annotated[str | None, typer.Option("--after", help="The `next` of the page before.")] = None,
+    events: Annotated[bool, typer.Option("--events", help="With each job's events (in JSON).")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Jobs, newest first."""
+
+    async def look(app: Holdfast) -> tuple[list[tuple[JobRow, list[Event] | None]], str | None]:
+        page = await app.jobs(
+            state=words(state),
+            task=words(task),
+            queue=words(queue),
+            owner=owner,
+            tag=tag,
+            after=after,
+            limit=limit,
+        )
+        return [(row, await events_of(app, row.id) if events else None) for row in page.rows], page.next
+
+    rows, following = ask(app, url, look)
+    if as_json:
+        print_json({"jobs": [job_view(row, told) for row, told in rows], "next": following})
+        return
+    from holdfast.cli.tables import show_table
+
+    show_table(
+        ["id", "task", "queue", "state", "attempt", "queued", "what"],
+        [
+            (r.id, r.task, r.queue, r.state, f"{r.attempt}/{r.max_attempts}", r.queued_at, _what(r))
+            for r, _ in rows
+        ],
+        empty="No jobs.",
+    )
+    if following:
+        print(f"More: --after {following}")
+
+
+def _what(row: JobRow) -> str | None:
+    """The one thing worth knowing about a job at a glance."""
+    if row.error_code:
+        return f"{row.error_code}: {row.error_message}"
+    if row.leased_by:
+        return f"at {row.leased_by}"
+    if row.last_failure and row.finished_at is None:
+        return f"was {row.last_failure.get('code')}, {_due(row.run_at)}"
+    return _due(row.run_at) if row.finished_at is None and row.run_at > row.queued_at else None
+
+
+def _due(moment: datetime) -> str:
+    from holdfast.cli.tables import ago
+
+    told = ago(moment)
+    return f"next try {told}" if told.startswith("in ") else "due"
+
+
+@jobs.command()
+def show(
+    job_id: IdArgument, app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False
+) -> None:
+    """One job: its row, attempts, events and late results."""
+
+    async def look(app: Holdfast) -> tuple[JobRow, list[Any], list[Event], list[Any]]:
+        row = await app.job(job_id)
+        return row, await app.attempts(job_id), await events_of(app, job_id), await app.late_results(job_id)
+
+    row, attempts, events, late = ask(app, url, look)
+    if as_json:
+        shown = job_view(row, events)
+        shown["attempts"] = [attempt_view(attempt) for attempt in attempts]
+        shown["late_results"] = [view(result) for result in late]
+        print_json(shown)
+        return
+    from holdfast.cli.tables import heading, show_facts, show_table, span
+
+    show_facts(job_view(row))
+    heading("Attempts")
+    show_table(
+        ["attempt", "started", "took", "outcome", "worker", "error"],
+        [
+            (
+                a.attempt,
+                a.started_at,
+                span(a.duration.total_seconds()) if a.duration else None,
+                a.outcome or "running",
+                a.worker,
+                f"{a.failure.code}: {a.failure.detail or a.failure.message}" if a.failure else None,
+            )
+            for a in attempts
+        ],
+        empty="None yet.",
+    )
+    heading("Events")
+    show_table(
+        ["at", "event", "attempt", "more"],
+        [(e.at.isoformat(timespec="milliseconds"), e.kind, e.attempt, e.meta or None) for e in events],
+        empty="None.",
+    )
+    if late:
+        heading("Late results (without effect)")
+        show_table(
+            ["at", "reason", "outcome", "result"],
+            [(r.at, r.reason, r.outcome, r.result) for r in late],
+            empty="",
+        )
+
+
+@jobs.command()
+def retry(
+    ids: IdsArgument,
+    app: AppOption = None,
+    url: UrlOption = None,
+    from_step: Annotated[
+        str | None, typer.Option("--from-step", help="Forget this step and those after it.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run failed, cancelled, waiting or stuck jobs now."""
+
+    async def move(app: Holdfast) -> None:
+        for job_id in ids:
+            place = await app.retry(job_id, by=me(), from_step=from_step)
+            if as_json:
+                print_json({"id": job_id, "state": "queued", "place": place})
+            else:
+                print(f"{job_id} is queued, number {place} in its line")
+
+    ask(app, url, move)
+
+
+@jobs.command()
+def cancel(
+    ids: IdsArgument,
+    app: AppOption = None,
+    url: UrlOption = None,
+    because: Annotated[str, typer.Option("--because", help="Kept with the event.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Cancel queued or processing jobs."""
+
+    async def move(app: Holdfast) -> None:
+        for job_id in ids:
+            await app.cancel(job_id, by=me(), reason=because)
+            if as_json:
+                print_json({"id": job_id, "state": "cancelled"})
+            else:
+                print(f"{job_id} is cancelled")
+
+    ask(app, url, move)
+
+
+@jobs.command()
+def counts(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False) -> None:
+    """How many jobs are in each state."""
+    found = ask(app, url, lambda app: app.counts())
+    if as_json:
+        print_json(found)
+        return
+    from holdfast.cli.tables import show_table
+
+    show_table(["state", "jobs"], [(state, f"{count:,}") for state, count in found.items()], empty="No jobs.")

@@ -1,0 +1,116 @@
+"""From a name or a URL to an open app."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import importlib
+import os
+import pkgutil
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
+
+from holdfast.errors import StoreUnavailable, UsageError
+
+if TYPE_CHECKING:  # help must not wait for the engine to be imported
+    from holdfast.app import Holdfast
+
+T = TypeVar("T")
+
+
+def load_app(name: str) -> Holdfast:
+    """The app that *name* (`pkg.module:attribute`) stands for; the working directory is importable."""
+    from holdfast.app import Holdfast
+
+    module_name, colon, attribute = name.partition(":")
+    if not colon or not module_name or not attribute:
+        raise UsageError(f"{name!r} does not name an app; say pkg.module:name, e.g. examples.hello:app")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    found: Any = _import(module_name)
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise UsageError(_no_attribute(module_name, attribute, found, part)) from None
+    if not isinstance(found, Holdfast):
+        raise UsageError(f"{name} is a {type(found).__name__}, not a Holdfast app")
+    return found
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
+            raise UsageError(_import_failed(name, error)) from error
+        raise UsageError(_no_module(name, error.name)) from None
+    except Exception as error:
+        raise UsageError(_import_failed(name, error)) from error
+
+
+def _import_failed(name: str, error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = str(error) or type(error).__name__
+    return f"importing {name} failed: {type(error).__name__}: {what} ({Path(frame.filename).name} line {frame.lineno})"
+
+
+def _no_module(name: str, missing: str) -> str:
+    parent = missing.rpartition(".")[0]
+    places = list(getattr(sys.modules.get(parent), "__path__", [])) if parent else [os.getcwd()]
+    there = [f"{parent}.{m.name}" if parent else m.name for m in pkgutil.iter_modules(places)]
+    near = difflib.get_close_matches(missing, there, 3, 0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"looked in {places[0] if places else parent}"
+    return f"no module {missing!r} (tried to import {name}); {hint}"
+
+
+def _no_attribute(module: str, attribute: str, holder: object, part: str) -> str:
+    from holdfast.app import Holdfast
+
+    apps = [key for key, value in vars(holder).items() if isinstance(value, Holdfast)]
+    near = difflib.get_close_matches(part, [key for key in vars(holder) if not key.startswith("_")], 3, 0.5)
+    names = apps or near
+    hint = f"did you mean {' or '.join(f'{module}:{key}' for key in names)}?" if names else "it has no app"
+    return f"{module} has no {attribute!r}; {hint}"
+
+
+def chosen_app(app: str | None, url: str | None) -> Holdfast:
+    """The app named, or one without tasks that only looks at the database."""
+    from holdfast.app import Holdfast
+
+    if app is None:
+        return Holdfast(url)
+    found = load_app(app)
+    if url is not None:
+        found.url = url
+    return found
+
+
+def ask(app: str | None, url: str | None, verb: Callable[[Holdfast], Awaitable[T]]) -> T:
+    """Open the database, which must be there already, do one thing, close it."""
+    from holdfast import logs
+
+    chosen = chosen_app(app, url)
+    logs.configure(quiet=True)  # on stderr: what is printed for programs stays clean
+    _must_exist(chosen.url)
+
+    async def opened() -> T:
+        async with chosen:
+            return await verb(chosen)
+
+    return asyncio.run(opened())
+
+
+def _must_exist(url: str) -> None:
+    """Looking must not create: a file made by a mistyped name would answer "no jobs"."""
+    path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
+    if url.startswith("sqlite:///") and path and not Path(path).exists():
+        raise StoreUnavailable(
+            f"there is no database {path}; name another with --url, --app or HOLDFAST_DATABASE_URL,"
+            " or make it with `holdfast migrate`"
+        )

@@ -1,0 +1,155 @@
+"""A parent that keeps worker processes running: it starts them, passes signals on, and replaces one that is lost.
+
+    start ──► running ──ended with 0──────────► done
+      ▲          ├──ended otherwise──► waits ──┐
+      └──────────┴──told to reload─────────────┘      told to stop: nothing is started again
+
+A child is in a process group of its own: Ctrl-C reaches only the parent, which passes it on once. Otherwise every
+child would be told twice, and the second time means "at once".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+import structlog
+
+from holdfast.cli.exits import OK, PROBLEMS, USAGE
+
+log = structlog.get_logger("holdfast.supervisor")
+
+MARKER = "HOLDFAST_SUPERVISOR"  #: tells a child the process id of its parent
+TICK = 0.05
+STEADY = 10.0  #: a child that lived this long did not fail at its start
+LONGEST_WAIT = 30.0
+PATIENCE = 5.0  #: how long a reload waits for a child before it says so again
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """In a child of a supervisor: be told to stop when the parent is gone, however it went."""
+    parent = os.environ.pop(MARKER, None)
+    if parent is None:
+        return
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(parent):  # it went before we asked
+        sys.exit(OK)
+
+
+@dataclass(slots=True)
+class _Slot:
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    start_at: float = 0.0
+    failures: int = 0
+    reloading: float | None = None  #: since when it has been told to end for a reload
+    ended: int | None = field(default=None)  #: its last code, when it is not to be started again
+
+
+class Supervisor:
+    """*changed* is asked again and again whether the code is new; without it nothing is reloaded."""
+
+    def __init__(self, command: Sequence[str], count: int, changed: Callable[[], bool] | None = None) -> None:
+        self._command, self._changed = list(command), changed
+        self._slots = [_Slot() for _ in range(count)]
+        self._signals = 0
+
+    def run(self) -> int:
+        """Until every child has ended for good; the exit code."""
+        with self._passing_signals_on():
+            while True:
+                for slot in self._slots:
+                    self._tend(slot)
+                if all(
+                    slot.process is None and (self._signals or slot.ended is not None) for slot in self._slots
+                ):
+                    break
+                if self._changed is not None and not self._signals and self._changed():
+                    self._reload()
+                time.sleep(TICK)
+        codes = [slot.ended for slot in self._slots if slot.ended]
+        bad = [code for code in codes if code != -signal.SIGTERM]  # told to stop before it could listen
+        return USAGE if USAGE in bad else PROBLEMS if bad else OK
+
+    # -- one child --------------------------------------------------------------------------------------------------
+    def _tend(self, slot: _Slot) -> None:
+        now = time.monotonic()
+        if slot.process is None:
+            if not self._signals and slot.ended is None and now >= slot.start_at:
+                self._start(slot)
+            return
+        code = slot.process.poll()
+        if code is not None:
+            slot.process = None
+            self._ended(slot, code, now)
+        elif slot.reloading is not None and now > slot.reloading + PATIENCE:
+            slot.reloading = now
+            slot.process.terminate()
+
+    def _start(self, slot: _Slot) -> None:
+        slot.process = subprocess.Popen(
+            self._command, env=os.environ | {MARKER: str(os.getpid())}, process_group=0
+        )
+        slot.started = time.monotonic()
+        if self._signals:  # told to stop while it was being started: it has not heard of it
+            slot.process.terminate()
+        log.info("process.started", pid=slot.process.pid)
+
+    def _ended(self, slot: _Slot, code: int, now: float) -> None:
+        if self._signals or (code == OK and slot.reloading is None):
+            slot.ended = code
+        elif slot.reloading is not None:
+            slot.reloading, slot.start_at = None, now
+        elif self._changed is not None:
+            slot.start_at = float("inf")
+            log.warning("process.failed", code=code, hint="waits for a change of the code")
+        elif code == USAGE:  # the command itself is wrong: it will be wrong again
+            slot.ended = code
+            self._stop()
+        else:
+            slot.failures = slot.failures + 1 if now - slot.started < STEADY else 1
+            delay = min(LONGEST_WAIT, 0.25 * 2 ** min(slot.failures - 1, 10))
+            slot.start_at = now + delay
+            log.warning("process.lost", code=code, restart_in_s=delay)
+
+    # -- all of them ------------------------------------------------------------------------------------------------
+    def _reload(self) -> None:
+        log.info("code.changed", hint="restarting")
+        for slot in self._slots:
+            slot.ended, slot.start_at = None, time.monotonic()
+            if slot.process is not None and slot.reloading is None:
+                slot.reloading = time.monotonic()
+                slot.process.terminate()
+
+    def _stop(self) -> None:
+        """Pass a signal on, always as SIGTERM: one that comes before a child listens then ends it without a word.
+        From the third one on nobody is asked any more."""
+        self._signals += 1
+        for slot in self._slots:
+            if slot.process is not None:
+                slot.process.send_signal(signal.SIGTERM if self._signals < 3 else signal.SIGKILL)
+
+    @contextmanager
+    def _passing_signals_on(self) -> Iterator[None]:
+        def passed_on(_number: int, _frame: FrameType | None) -> None:
+            self._stop()
+
+        before = {number: signal.signal(number, passed_on) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for slot in self._slots:
+                if slot.process is not None:
+                    slot.process.kill()
+            for number, handler in before.items():
+                signal.signal(number, handler)

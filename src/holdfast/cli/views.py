@@ -1,0 +1,50 @@
+"""Values as programs see them: plain dictionaries, and JSON on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.domain.job import Attempt, DeadLetter, DeadLetterGroup, Event, JobRow, LateResult
+
+
+def view(value: JobRow | Event | DeadLetter | DeadLetterGroup | LateResult) -> dict[str, Any]:
+    """Every field by its name; a job also says what can be derived from its row (E3a)."""
+    from holdfast.domain.job import JobRow
+
+    shown = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, JobRow):
+        shown |= {"failed_at": value.failed_at, "is_retryable": value.is_retryable}
+    return shown
+
+
+def attempt_view(attempt: Attempt) -> dict[str, Any]:
+    shown = {field.name: getattr(attempt, field.name) for field in fields(attempt)}
+    spent = attempt.duration
+    return shown | {"duration_ms": None if spent is None else spent / timedelta(milliseconds=1)}
+
+
+def job_view(row: JobRow, events: Sequence[Event] | None = None) -> dict[str, Any]:
+    shown = view(row)
+    return shown if events is None else shown | {"events": [view(event) for event in events]}
+
+
+def encode(value: Any) -> bytes:
+    """JSON in one line; moments as ISO 8601 in UTC."""
+    import msgspec
+
+    return msgspec.json.encode(value, enc_hook=str)
+
+
+def print_json(value: Any) -> None:
+    text = encode(value)
+    if sys.stdout.isatty():
+        import msgspec
+
+        text = msgspec.json.format(text, indent=2)
+    sys.stdout.write(text.decode() + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,146 @@
+"""`holdfast worker` and `holdfast up`: run jobs, in this process or in several."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.exits import OK
+from holdfast.cli.opening import load_app
+from holdfast.cli.options import PLAIN, AppArgument, words
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:  # help must not wait for the engine to be imported
+    from holdfast.app import Holdfast
+
+worker = typer.Typer(**PLAIN)
+up = typer.Typer(**PLAIN)
+
+ConcurrencyOption = Annotated[
+    int | None, typer.Option("--concurrency", "-c", min=1, help="Jobs at once in each process.")
+]
+QueuesOption = Annotated[
+    list[str] | None, typer.Option("--queues", "-q", metavar="A,B", help="Only these queues. Default: all.")
+]
+ProcessesOption = Annotated[
+    int, typer.Option("--processes", "-p", min=1, max=256, help="Worker processes; a lost one is replaced.")
+]
+ReloadOption = Annotated[bool, typer.Option("--reload", help="Restart when a .py file below here changes.")]
+NoDutiesOption = Annotated[
+    bool, typer.Option("--no-duties", help="Leave promoting, reclaiming and deadlines to other workers.")
+]
+UntilIdleOption = Annotated[bool, typer.Option("--until-idle", help="End when nothing is left to run.")]
+
+
+@worker.command()
+def run_worker(
+    app: AppArgument,
+    concurrency: ConcurrencyOption = None,
+    queues: QueuesOption = None,
+    processes: ProcessesOption = 1,
+    reload: ReloadOption = False,
+    no_duties: NoDutiesOption = False,
+    until_idle: UntilIdleOption = False,
+) -> int:
+    """Run jobs until SIGTERM or SIGINT; a second one ends at once and gives back what runs."""
+    from holdfast.cli.supervisor import die_with_parent
+
+    die_with_parent()
+    if processes > 1 or reload:
+        return _supervise(app, concurrency, queues, processes, reload, no_duties, until_idle)
+    return _work(load_app(app), concurrency, queues, not no_duties, until_idle)
+
+
+@up.command()
+def run_up(
+    app: AppArgument,
+    concurrency: ConcurrencyOption = None,
+    queues: QueuesOption = None,
+    processes: ProcessesOption = 1,
+    reload: ReloadOption = False,
+) -> int:
+    """Make the database ready, say how to enqueue, and run a worker with all duties."""
+    found = load_app(app)
+    asyncio.run(found.migrate())
+    for line in how_to(found, app):
+        print(line, flush=True)
+    if processes > 1 or reload:
+        return _supervise(app, concurrency, queues, processes, reload, False, False)
+    return _work(found, concurrency, queues, True, False)
+
+
+def how_to(app: Holdfast, name: str) -> list[str]:
+    """Two lines: how to enqueue, and how to look."""
+    task = next(iter(app.tasks.values()), None)
+    if task is None:
+        enqueue = f"{name} has no tasks yet; decorate a function with @{name.partition(':')[2]}.task"
+    else:
+        module, function = task.function.__module__, task.function.__qualname__
+        arguments = ", ".join(f"{argument}=…" for argument in sorted(task.signature.names))
+        enqueue = f"from {module} import {function}; {function}.enqueue_sync({arguments})"
+    return [f"enqueue (Python):  {enqueue}", f"look (shell):      holdfast jobs list --app {name}"]
+
+
+def _work(
+    app: Holdfast, concurrency: int | None, queues: list[str] | None, duties: bool, until_idle: bool
+) -> int:
+    from holdfast import logs
+
+    logs.configure(keep=True)
+    if not app.tasks:
+        raise UsageError(
+            "this app has no tasks, so there is nothing to run; import the modules that declare them"
+        )
+
+    async def work() -> None:
+        async with app:
+            await app.run_worker(
+                concurrency=concurrency,
+                queues=words(queues) or None,
+                duties=duties,
+                until_idle=until_idle,
+                handle_signals=True,
+            )
+
+    asyncio.run(work())
+    _leave_threads()
+    return OK
+
+
+def _leave_threads() -> None:
+    """A handler in a thread cannot be stopped. Its job was given back, so the process need not wait for it."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("holdfast-job"):
+            thread.join(0.2)
+            if thread.is_alive():
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(OK)
+
+
+def _supervise(
+    app: str,
+    concurrency: int | None,
+    queues: list[str] | None,
+    processes: int,
+    reload: bool,
+    no_duties: bool,
+    until_idle: bool,
+) -> int:
+    from holdfast import logs
+    from holdfast.cli.supervisor import Supervisor
+    from holdfast.cli.watching import Watcher
+
+    logs.configure()
+    command = [sys.executable, "-m", "holdfast", "worker", app]
+    if concurrency is not None:
+        command += ["--concurrency", str(concurrency)]
+    for queue in words(queues):
+        command += ["--queues", queue]
+    command += ["--no-duties"] * no_duties + ["--until-idle"] * until_idle
+    return Supervisor(command, processes, Watcher().changed if reload else None).run()

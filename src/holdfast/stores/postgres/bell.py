@@ -1,0 +1,93 @@
+"""Wake-ups: NOTIFY as a hint, in a transaction of its own, never in the one that enqueues.
+
+A NOTIFY inside the enqueue would make every commit of the database wait for every other (it holds a lock through the
+fsync). So it is sent after the commit, at once when none was sent lately, then at most every few milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import asyncpg
+
+from holdfast.engine.ports import Clock
+from holdfast.errors import StoreError
+from holdfast.stores.postgres.lines import Lines
+
+CHANNEL = "holdfast"
+PAUSE = 0.01
+RELISTEN = 5.0
+
+
+class Bell:
+    def __init__(self, lines: Lines, clock: Clock) -> None:
+        self._lines, self._clock = lines, clock
+        self._event: asyncio.Event | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._wanted = False
+        self._listener: asyncpg.Connection[Any] | None = None
+        self._listen_after = 0.0
+
+    def ring_here(self) -> None:
+        """Wake who waits in this process."""
+        if self._event is not None:
+            self._event.set()
+
+    def ring(self) -> None:
+        """Wake who waits here and elsewhere."""
+        self.ring_here()
+        self._wanted = True
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._send())
+
+    async def _send(self) -> None:
+        try:
+            while self._wanted:
+                self._wanted = False
+                try:
+                    async with self._lines.take("notify") as connection:
+                        await connection.execute("SET synchronous_commit = off")
+                        await connection.execute(f"NOTIFY {CHANNEL}")
+                except StoreError:
+                    return  # a hint: whoever waits will look by itself
+                await self._clock.sleep(PAUSE)
+        finally:
+            self._sending = None
+
+    async def wait(self, timeout: float, *, listen: bool = True) -> None:
+        """Until somebody rings, or *timeout*."""
+        self._event = self._event or asyncio.Event()
+        if listen:
+            await self._listen()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._event.clear()
+
+    async def _listen(self) -> None:
+        """Keep one listening connection; without it (a pooler, a lost line) the poll goes on alone."""
+        if self._lines.pooled or (self._listener is not None and not self._listener.is_closed()):
+            return
+        if self._clock.monotonic() < self._listen_after:
+            return
+        self._listen_after = self._clock.monotonic() + RELISTEN
+        try:
+            self._listener = await self._lines.connect()
+            await self._listener.add_listener(CHANNEL, lambda *_: self.ring_here())
+        except (StoreError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            self._listener = None
+
+    async def close(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+        if self._listener is not None:
+            listener, self._listener = self._listener, None
+            try:
+                await listener.close(timeout=2)
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+                listener.terminate()

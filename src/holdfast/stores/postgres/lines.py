@@ -1,0 +1,161 @@
+"""Connections to PostgreSQL: one for each line of work, opened when first used and again when lost.
+
+A claim must not wait behind a long read, nor a settle behind a claim: each line has a connection of its own and
+is used by one caller at a time. A pool's reset after each use would cost a round trip; nothing here needs one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
+
+#: Set on our own connections: a plan cached while the tables were empty must not walk them when they are full, and a
+#: worker that is frozen inside a transaction must not hold a row that others need.
+SETTINGS = {
+    "application_name": "holdfast",
+    "enable_seqscan": "off",
+    "jit": "off",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "30s",
+    "statement_timeout": "60s",
+}
+CONNECT_SECONDS = 10.0
+COMMAND_SECONDS = 60.0
+
+_AWAY = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+)
+#: The server undid the transaction for reasons of its own: the same may go through at once.
+PASSING = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+
+
+def translate(error: BaseException, url: str) -> StoreError:
+    """One line for people: what happened, why, what to do; never the password."""
+    where = shown(url)
+    match error:
+        case StoreError():
+            return error
+        case asyncpg.InvalidCatalogNameError():
+            return StoreError(f"there is no database at {where}; create it, then run `holdfast migrate`")
+        case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
+            return StoreError(
+                f"PostgreSQL refused the user or password for {where}; check HOLDFAST_DATABASE_URL"
+            )
+        case (
+            asyncpg.UndefinedTableError()
+            | asyncpg.InvalidSchemaNameError()
+            | asyncpg.UndefinedFunctionError()
+        ):
+            return SchemaMismatch(f"{where} has no Holdfast schema (or an older one); run `holdfast migrate`")
+        case asyncpg.ReadOnlySQLTransactionError():
+            return StoreError(f"{where} is read-only; connect to the primary")
+        case asyncpg.DiskFullError() | asyncpg.OutOfMemoryError():
+            return StoreUnavailable(
+                f"PostgreSQL at {where} has no space left; nothing was stored, free some and try again"
+            )
+        case asyncpg.LockNotAvailableError() | asyncpg.QueryCanceledError():
+            return StoreUnavailable(
+                f"PostgreSQL at {where} took too long (a lock or a slow statement); try again"
+            )
+        case asyncpg.DeadlockDetectedError() | asyncpg.SerializationError():
+            return StoreUnavailable(f"PostgreSQL at {where} undid a transaction that met another; try again")
+        case TimeoutError():
+            return StoreUnavailable(f"PostgreSQL at {where} did not answer in time")
+        case _ if isinstance(error, _AWAY):
+            return StoreUnavailable(f"PostgreSQL at {where} cannot be reached; is it running?")
+        case asyncpg.InsufficientPrivilegeError():
+            return StoreError(f"the database user may not do this at {where}: {error}")
+    return StoreError(f"PostgreSQL at {where} refused: {type(error).__name__}: {error}")
+
+
+def shown(url: str) -> str:
+    """The address without user and password."""
+    parts = urlsplit(url)
+    return f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
+
+
+class Lines:
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query))
+        #: `?prepare=off`: behind a pooler in transaction mode nothing may be kept on a connection.
+        self.pooled = options.pop("prepare", "on") == "off"
+        self._url = urlunsplit(parts._replace(query=urlencode(options)))
+        self._lines: dict[str, _Line] = {}
+        self.offset = "0"  #: moves the clock of tests
+        self.closed = False
+
+    async def connect(self, **settings: str) -> asyncpg.Connection[Any]:
+        try:
+            connection: asyncpg.Connection[Any] = await asyncpg.connect(
+                self._url,
+                timeout=CONNECT_SECONDS,
+                command_timeout=COMMAND_SECONDS,
+                statement_cache_size=0 if self.pooled else 200,
+                server_settings={} if self.pooled else {**SETTINGS, **settings},
+            )
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, ValueError) as error:
+            raise translate(error, self._url) from error
+        if self.offset != "0":
+            await connection.execute(f"SET holdfast.clock_offset = '{self.offset}'")
+        return connection
+
+    @asynccontextmanager
+    async def take(self, name: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+        """The connection of this line, for one caller at a time. A lost one is replaced by the next caller."""
+        if self.closed:
+            raise StoreError("the store is closed; open it again to go on")
+        line = self._lines.setdefault(name, _Line())
+        async with line.lock:
+            if line.connection is None or line.connection.is_closed():
+                line.connection = await self.connect()
+            try:
+                yield line.connection
+            except BaseException as error:
+                if not isinstance(error, asyncpg.PostgresError) or isinstance(error, _AWAY):
+                    line.drop()  # whatever it is in the middle of, nobody may use it again
+                if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)):
+                    raise translate(error, self._url) from error
+                raise
+
+    async def shift(self, offset: str) -> None:
+        self.offset = offset
+        for line in self._lines.values():
+            async with line.lock:
+                if line.connection is not None and not line.connection.is_closed():
+                    await line.connection.execute(f"SET holdfast.clock_offset = '{offset}'")
+
+    async def close(self) -> None:
+        self.closed = True
+        for line in self._lines.values():
+            async with line.lock:
+                if line.connection is not None:
+                    try:
+                        await line.connection.close(timeout=2)
+                    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+                        line.drop()
+
+
+class _Line:
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.connection: asyncpg.Connection[Any] | None = None
+
+    def drop(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.terminate()

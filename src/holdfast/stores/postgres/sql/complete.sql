@@ -1,0 +1,25 @@
+-- complete: processing → complete, for those whose lease is current and whose deadline has not passed.
+-- $1 ids, $2 epochs, $3 results, $4 durations in ms: by place. Epochs are unique, so the two ANYs need no pairing to find
+-- the lease by index; the join pairs them. Returns the ids that were completed and the keys that became free.
+WITH d AS (
+    DELETE FROM holdfast.lease
+     WHERE job_id = ANY ($1::uuid[]) AND epoch = ANY ($2::bigint[]) AND (deadline_at IS NULL OR deadline_at >= holdfast.clock())
+    RETURNING job_id, epoch, session_id, claim_seq, claimed_at, attempt, generation, run_at, key
+), q AS MATERIALIZED (
+    SELECT holdfast.event_number() AS seq, holdfast.clock() AS at FROM (SELECT 1 FROM d LIMIT 1) one
+), x AS MATERIALIZED (
+    SELECT d.*, u.result, u.duration
+      FROM d JOIN unnest($1::uuid[], $2::bigint[], $3::text[], $4::int[]) AS u(id, epoch, result, duration)
+        ON u.id = d.job_id AND u.epoch = d.epoch
+), f AS (
+    INSERT INTO holdfast.done (job_id, state, epoch, session_id, claim_seq, settle_seq, started_at, finished_at, attempt, crashes,
+                               generation, run_at, result)
+    SELECT x.job_id, 3, x.epoch, x.session_id, x.claim_seq, q.seq, x.claimed_at, q.at, x.attempt, 0, x.generation, x.run_at, x.result
+      FROM x, q
+), e AS (
+    INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, durations)
+    SELECT q.seq, q.at, 3, a.ids, a.epochs, a.attempts, a.durations
+      FROM q, (SELECT array_agg(job_id) AS ids, array_agg(epoch) AS epochs, array_agg(attempt) AS attempts,
+                      array_agg(duration) AS durations FROM x) a
+)
+SELECT job_id, epoch, key FROM x

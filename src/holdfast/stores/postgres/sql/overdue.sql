@@ -1,0 +1,8 @@
+-- Whose deadline has passed, wherever they are. $1 limit
+SELECT id FROM (
+    (SELECT id, deadline_at FROM holdfast.ready WHERE deadline_at < holdfast.clock() ORDER BY deadline_at LIMIT $1::int)
+    UNION ALL
+    (SELECT id, deadline_at FROM holdfast.deferred WHERE deadline_at < holdfast.clock() ORDER BY deadline_at LIMIT $1::int)
+    UNION ALL
+    (SELECT job_id, deadline_at FROM holdfast.lease WHERE deadline_at < holdfast.clock() ORDER BY deadline_at LIMIT $1::int)
+) late ORDER BY deadline_at LIMIT $1::int

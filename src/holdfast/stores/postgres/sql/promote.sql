@@ -1,0 +1,14 @@
+-- Deferred jobs that are due step into line, behind who is there. Those with a key wait for `grant`. $1 limit
+WITH p AS MATERIALIZED (
+    SELECT ctid AS t FROM holdfast.deferred WHERE run_at <= holdfast.clock() AND key IS NULL
+     ORDER BY run_at, id LIMIT $1::int FOR UPDATE SKIP LOCKED
+), q AS MATERIALIZED (
+    SELECT holdfast.place(holdfast.clock()) AS ord
+), d AS (
+    DELETE FROM holdfast.deferred WHERE ctid = ANY (ARRAY(SELECT t FROM p)) RETURNING *
+), r AS (
+    INSERT INTO holdfast.ready (ord, id, lane, prio, attempt, crashes, generation, run_at, deadline_at, key)
+    SELECT q.ord, d.id, d.lane, d.prio, d.attempt, d.crashes, d.generation, d.run_at, d.deadline_at, d.key FROM d, q
+)
+SELECT (SELECT count(*) FROM d),
+       (SELECT run_at - holdfast.clock() FROM holdfast.deferred WHERE run_at > holdfast.clock() AND isfinite(run_at) ORDER BY run_at LIMIT 1)

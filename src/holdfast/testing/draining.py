@@ -1,0 +1,199 @@
+"""`drain`: everything that is due, run to its end by a real worker in the running event loop.
+
+A drain is a row of rounds. In a round the duties run once (promote, reclaim, deadlines), then a worker claims, runs
+and settles until nothing is left in line. On a `ManualClock`, *advance* jumps to the next job's time between rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, cast
+
+from holdfast.app import Holdfast
+from holdfast.domain.job import Claimed, JobFilter, Lane, Lease, Session, Settlement
+from holdfast.domain.moves import State
+from holdfast.domain.rules import outcome_of
+from holdfast.engine.context import Job
+from holdfast.engine.engine import BATCH, Engine
+from holdfast.engine.ports import Answer, Store, Threads
+from holdfast.errors import UsageError
+from holdfast.testing.clock import ManualClock
+from holdfast.wiring import thread_pool
+from holdfast.worker.attempts import Middleware
+from holdfast.worker.worker import Worker
+
+#: A worker on a manual clock lives as long as its drain, however far the clock is moved meanwhile.
+_ALWAYS = timedelta(days=36_500)
+
+
+@dataclass(slots=True)
+class Drained:
+    """What one drain did."""
+
+    attempts: int = 0  #: how often a handler was called
+    completed: int = 0
+    retried: int = 0  #: failed attempts that will be tried again
+    failed: int = 0  #: jobs that ended as a dead letter
+    snoozed: int = 0
+    released: int = 0
+    timed_out: int = 0  #: jobs whose deadline had passed before they ran
+    reclaimed: int = 0  #: leases of lost workers that were taken back
+    late: int = 0  #: answers that came after the job had ended by deadline or by a person
+    errors: list[BaseException] = field(default_factory=list)  #: what the handlers raised, oldest first
+
+
+async def drain(
+    app: Holdfast,
+    *,
+    advance: bool = False,
+    limit: int = 10_000,
+    concurrency: int = 1,
+    queues: Sequence[str] | None = None,
+) -> Drained:
+    """Run all due jobs to their end, one after the other unless *concurrency* says otherwise.
+
+    *advance* also runs what is due later, retries and delayed jobs alike, by moving the app's `ManualClock` to each
+    job's time. More than *limit* attempts is a `UsageError`: something enqueues itself or is retried for ever.
+    """
+    base = await app.engine()
+    clock = base.clock
+    if advance and not isinstance(clock, ManualClock):
+        raise UsageError("advance=True needs a ManualClock; use app_in_memory(app, clock=ManualClock())")
+    watched = _WatchedStore(base.store, limit, still=isinstance(clock, ManualClock))
+    engine = Engine(cast(Store, watched), base.tasks, base.settings, clock, base.rng, base.ids)
+    done = watched.done
+    async with AsyncExitStack() as stack:
+        resources = await stack.enter_async_context(app._lifespan()) if app._lifespan else None
+        pool = thread_pool(concurrency + 4)
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        threads: Threads = _NoThreads() if watched.still else app._threads
+
+        def hire() -> Worker:
+            return Worker(
+                engine,
+                threads,
+                pool,
+                queues=queues,
+                concurrency=concurrency,
+                middleware=[_keep_errors(done.errors), *app._middleware],
+                resources=resources,
+            )
+
+        while True:
+            ahead = await engine.store.promote(BATCH)
+            done.reclaimed += await engine.reclaim()
+            done.timed_out += await engine.time_out()
+            if await _anything_due(engine, queues):
+                if await watched.round(hire()):
+                    continue
+                if watched.left == 0:
+                    raise UsageError(
+                        f"drain ran {limit} attempts and there is more; does a job enqueue itself? Else give a higher limit="
+                    )
+            if not advance or ahead is None:
+                return done
+            assert isinstance(clock, ManualClock)
+            clock.advance(ahead)
+
+
+def drain_sync(app: Holdfast, **options: Any) -> Drained:
+    """`drain` for a test without an event loop."""
+
+    async def run() -> Drained:
+        try:
+            return await drain(app, **options)
+        finally:
+            await app.close()  # it was opened for this loop, which ends here
+
+    return asyncio.run(run())
+
+
+async def _anything_due(engine: Engine, queues: Sequence[str] | None) -> bool:
+    where = JobFilter(states=(State.QUEUED,), tasks=tuple(engine.tasks), queues=tuple(queues or ()))
+    after: str | None = None
+    while True:
+        page = await engine.store.jobs(where, after=after, limit=BATCH)
+        if any(row.run_at <= engine.clock.now() for row in page.rows):
+            return True
+        if page.next is None:
+            return False
+        after = page.next
+
+
+def _keep_errors(errors: list[BaseException]) -> Middleware:
+    async def keep(job: Job, call: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            return await call()
+        except Exception as error:
+            errors.append(error)
+            raise
+
+    return keep
+
+
+class _WatchedStore:
+    """The app's own store. It counts what passes, and sends the worker home when nothing is left to do."""
+
+    def __init__(self, store: Store, limit: int, *, still: bool) -> None:
+        self._store, self.left, self.still = store, limit, still
+        self.done = Drained()
+        self._worker: Worker | None = None
+        self._session: Session | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def round(self, worker: Worker) -> int:
+        """Let *worker* work until nothing is in line; how many attempts it began."""
+        before, self._worker = self.left, worker
+        await worker.run()
+        return before - self.left
+
+    async def open_session(self, worker: str, ttl: timedelta) -> Session:
+        self._session = await self._store.open_session(worker, _ALWAYS if self.still else ttl)
+        return self._session
+
+    async def claim(self, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
+        claimed = await self._store.claim(session, lanes, min(limit, self.left)) if self.left else []
+        self.left -= len(claimed)
+        self.done.attempts += len(claimed)
+        return claimed
+
+    async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:
+        """The worker found nothing to claim: either its own attempts are on their way, or this round is over."""
+        assert self._session is not None
+        assert self._worker is not None
+        if await self._store.held(self._session):
+            await self._store.wait_for_work(lanes, timeout)
+        else:
+            self._worker.stop()
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
+        answers = await self._store.settle(settlements)
+        for settlement, answer in zip(settlements, answers, strict=True):
+            if answer is Answer.APPLIED:
+                self._count(outcome_of(settlement.verdict))
+            elif answer is Answer.LATE:
+                self.done.late += 1
+        return answers
+
+    async def complete_in(
+        self, connection: Any, lease: Lease, result: str | None, duration: timedelta
+    ) -> None:
+        await self._store.complete_in(connection, lease, result, duration)
+        self._count("complete")
+
+    def _count(self, outcome: str) -> None:
+        name = {"complete": "completed", "retry": "retried"}.get(outcome, outcome)
+        setattr(self.done, name, getattr(self.done, name) + 1)
+
+
+class _NoThreads:
+    """On a manual clock no heartbeat is needed: the session does not end by itself."""
+
+    def start(self, name: str, run: Callable[[], None]) -> Callable[[float | None], None]:
+        return lambda timeout: None

@@ -1,0 +1,31 @@
+"""The pytest plug-in. It loads in every run where Holdfast is installed, so it imports only what a test asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from holdfast.app import Holdfast
+    from holdfast.testing.clock import ManualClock
+
+
+@pytest.fixture
+def holdfast_clock() -> ManualClock:
+    """A clock that moves only when told: `holdfast_clock.advance("1m")`."""
+    from holdfast.testing.clock import ManualClock
+
+    return ManualClock()
+
+
+@pytest.fixture
+def holdfast_memory(holdfast_clock: ManualClock) -> Iterator[Callable[[Holdfast], Holdfast]]:
+    """Give it your app, and for this test the app is in memory, on `holdfast_clock`: `holdfast_memory(app)`."""
+    from contextlib import ExitStack
+
+    from holdfast.testing.swap import app_in_memory
+
+    with ExitStack() as stack:
+        yield lambda app: stack.enter_context(app_in_memory(app, clock=holdfast_clock))

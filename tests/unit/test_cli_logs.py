@@ -1,0 +1,141 @@
+"""Logs: structured, without secrets, without stack traces for a database that is away (E63)."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from holdfast import logs
+from holdfast.errors import StoreUnavailable, UsageError
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def put_back() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_LOG", "json")
+    monkeypatch.delenv("HOLDFAST_LOG_LEVEL", raising=False)
+    logs.configure()
+
+
+def line(capsys: Capture) -> dict[str, object]:
+    found: dict[str, object] = json.loads(capsys.readouterr().err)
+    return found
+
+
+def test_a_json_line_holds_the_event_and_its_facts(as_json: None, capsys: Capture) -> None:  # E63
+    structlog.get_logger().warning("job.failed", job_id="j1", attempt=2, duration_ms=5, error_code="NETWORK")
+    told = line(capsys)
+    assert told.pop("timestamp")
+    assert told == {
+        "event": "job.failed",
+        "level": "warning",
+        "job_id": "j1",
+        "attempt": 2,
+        "duration_ms": 5,
+        "error_code": "NETWORK",
+        "status": "failed",
+    }
+
+
+def test_secrets_are_hidden_wherever_they_are(as_json: None, capsys: Capture) -> None:  # E63
+    structlog.get_logger().info(
+        "x",
+        password="hunter2",
+        headers={"Authorization": "Bearer hunter2", "accept": "*"},
+        urls=["postgresql://me:hun:ter2@db/x"],
+        reason="cannot reach postgresql://me:hunter2@db:5432/x?password=hunter2",
+        apiToken="hunter2",
+        tokens_used=3,
+    )
+    text = capsys.readouterr().err
+    assert "hunter2" not in text
+    assert "ter2" not in text
+    told = json.loads(text)
+    assert told["reason"].startswith("cannot reach postgresql://me:***@db:5432/x")
+    assert told["headers"]["accept"] == "*"
+    assert told["tokens_used"] == 3
+
+
+def test_a_database_that_is_away_is_one_line_without_a_traceback(as_json: None, capsys: Capture) -> None:
+    try:
+        raise StoreUnavailable("jobs.db is locked")
+    except StoreUnavailable:
+        structlog.get_logger().exception("duty.failed")
+    told = line(capsys)
+    assert told["reason"] == "jobs.db is locked"
+    assert "exception" not in told
+
+
+def test_a_bug_keeps_its_traceback_but_not_its_secrets(as_json: None, capsys: Capture) -> None:
+    try:
+        raise ValueError("postgresql://me:hunter2@db")
+    except ValueError:
+        structlog.get_logger().exception("duty.failed")
+    text = capsys.readouterr().err
+    assert "Traceback" in text
+    assert "postgresql://me:***@db" in text
+    assert "hunter2" not in text
+
+
+def test_the_console_is_for_people(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("HOLDFAST_LOG", "console")
+    logs.configure()
+    structlog.get_logger().info("worker.started", worker="w1", token="hunter2")
+    structlog.get_logger().debug("not shown")
+    text = capsys.readouterr().err
+    assert "worker.started" in text
+    assert "worker=w1" in text
+    assert "hunter2" not in text
+    assert "\x1b" not in text  # no colour where nobody looks
+    assert text.count("\n") == 1
+
+
+def test_the_level_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("HOLDFAST_LOG_LEVEL", "debug")
+    logs.configure(quiet=True)
+    structlog.get_logger().debug("shown")
+    assert "shown" in capsys.readouterr().err
+
+
+def test_quiet_says_only_errors(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.delenv("HOLDFAST_LOG_LEVEL", raising=False)
+    logs.configure(quiet=True)
+    structlog.get_logger().warning("not shown")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["HOLDFAST_LOG", "HOLDFAST_LOG_LEVEL"])
+def test_a_wrong_setting_is_refused_with_those_there_are(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "loud")
+    with pytest.raises(UsageError, match=f"{name} is 'loud'; it is one of"):
+        logs.configure()
+
+
+def test_an_app_that_has_set_up_its_own_logs_keeps_them() -> None:
+    mine = [structlog.processors.KeyValueRenderer()]
+    structlog.configure(processors=mine)
+    logs.configure(keep=True)
+    assert structlog.get_config()["processors"] is mine
+
+
+def test_the_standard_librarys_logs_take_the_same_road(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    monkeypatch.setenv("HOLDFAST_LOG", "json")
+    logs.configure()
+    logging.getLogger("shop").warning("bought with %s", "password=hunter2")
+    told = line(capsys)
+    assert told["logger"] == "shop"
+    assert told["event"] == "bought with password=***"
