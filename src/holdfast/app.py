@@ -247,10 +247,10 @@ class Holdfast:
         return await store.migrate()
 
     # -- what tasks and handles call --------------------------------------------------------------------------------
-    async def send(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]:
+    async def send(self, jobs: Sequence[NewJob], connection: Any = None) -> Sequence[Enqueued]:
         return await (await self.engine()).enqueue(jobs, connection)
 
-    def send_sync(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]:
+    def send_sync(self, jobs: Sequence[NewJob], connection: Any = None) -> Sequence[Enqueued]:
         if connection is not None:
             return self._sync_engine().enqueue_sync(jobs, connection)
         if self._direct is None and not self.url.startswith("postgres"):

@@ -1,5 +1,6 @@
 """A database that is missing, damaged, read-only or of another version is one line and exit code 5, never a traceback."""
 
+import json
 import os
 import shutil
 import sqlite3
@@ -95,6 +96,16 @@ def test_a_postgres_that_is_not_there_is_one_line_without_its_password(folder: P
     assert done.returncode in (2, 5)  # 2 where the driver is not installed
     assert done.stderr.count("\n") == 1, done.stderr
     assert "hunter2" not in done.stderr
+
+
+def test_postgres_asks_to_be_migrated_and_then_works(folder: Path, postgres_url: str) -> None:
+    assert "run `holdfast migrate`" in one_line(run(folder, "jobs", "list", "--url", postgres_url))
+    assert run(folder, "migrate", "--url", postgres_url).returncode == 0
+    assert run(folder, "jobs", "list", "--url", postgres_url).stdout == "No jobs.\n"
+    benched = run(folder, "bench", "--jobs", "20", "--json", "--url", postgres_url)
+    assert [step["jobs"] for step in json.loads(benched.stdout)["steps"]] == [10, 20, 30]
+    counted = run(folder, "jobs", "counts", "--json", "--url", postgres_url)
+    assert set(json.loads(counted.stdout).values()) == {0}
 
 
 def test_the_command_and_the_module_are_the_same(folder: Path) -> None:

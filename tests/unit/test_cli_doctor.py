@@ -96,6 +96,13 @@ def test_damage_lost_durability_and_broken_invariants_are_problems() -> None:
     assert [f.level for f in invariant_findings(["job x: is wrong"])] == ["problem"]
 
 
+def test_a_transaction_that_stays_open_is_a_warning() -> None:
+    assert [f.level for f in store_findings({"store": "postgresql", "oldest_transaction_s": 301.0})] == [
+        "ok",
+        "warning",
+    ]
+
+
 def test_an_unknown_task_without_waiting_jobs_is_no_problem() -> None:
     assert [f.level for f in lane_findings({Lane("q", "gone"): 0, Lane("q", "here"): 2}, {"here"})] == ["ok"]
 

@@ -21,6 +21,7 @@ doctor = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 #: Below this, SQLite can lose committed pages when a WAL is reset at a bad moment.
 SAFE_SQLITE = (3, 51, 3)
 STUCK_SHOWN = 100
+LONG_TRANSACTION = 300.0  #: seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,15 @@ def store_findings(health: dict[str, Any]) -> list[Finding]:
         )
     if health.get("durable") is False and health.get("store") != "memory":
         found.append(Finding("durability", "problem", "a commit may be lost when the machine stops"))
+    if (held := health.get("oldest_transaction_s") or 0) > LONG_TRANSACTION:
+        found.append(
+            Finding(
+                "transactions",
+                "warning",
+                f"a transaction has been open for {held:.0f} s: rows that are done with cannot be cleaned away;"
+                " find it in pg_stat_activity and end it",
+            )
+        )
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, NewType
@@ -53,11 +54,61 @@ class NewJob(NamedTuple):
     spec: JobSpec
 
 
+class Batch(Sequence[NewJob]):
+    """Many calls with one spec, kept as columns: a tuple for each would keep the garbage collector busy."""
+
+    __slots__ = ("ids", "payloads", "spec")
+
+    def __init__(self, ids: list[JobId], payloads: list[str], spec: JobSpec) -> None:
+        self.ids, self.payloads, self.spec = ids, payloads, spec
+
+    @classmethod
+    def split(cls, jobs: Sequence[NewJob]) -> list[Batch]:
+        """*jobs* in their order, cut wherever the spec changes."""
+        if isinstance(jobs, Batch):
+            return [jobs]
+        batches: list[Batch] = []
+        for job in jobs:
+            if not batches or batches[-1].spec is not job.spec:
+                batches.append(cls([], [], job.spec))
+            batches[-1].ids.append(job.id)
+            batches[-1].payloads.append(job.payload)
+        return batches
+
+    def parts(self, most: int) -> Iterator[Batch]:
+        """Pieces of at most this many jobs."""
+        for start in range(0, len(self.ids), most):
+            yield Batch(self.ids[start : start + most], self.payloads[start : start + most], self.spec)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return Batch(self.ids[place], self.payloads[place], self.spec)
+        return NewJob(self.ids[place], self.payloads[place], self.spec)
+
+
 class Enqueued(NamedTuple):
     """The answer to an enqueue: *duplicate* when an unfinished or complete twin stands in for the new job."""
 
     id: JobId
     duplicate: bool = False
+
+
+class AllNew(Sequence[Enqueued]):
+    """The answer for a batch in which no job had a twin; made as it is read."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, ids: Sequence[JobId]) -> None:
+        self._ids = ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __getitem__(self, place: Any) -> Any:
+        return AllNew(self._ids[place]) if isinstance(place, slice) else Enqueued(self._ids[place])
 
 
 class Lease(NamedTuple):

@@ -27,12 +27,26 @@ class Coalescer(Generic[Item, Out]):
         self._most = most
         self._waiting: deque[tuple[Item, asyncio.Future[Out]]] = deque()
         self._writer: asyncio.Task[None] | None = None
+        self._busy = False  #: a lone caller is writing
+
+    async def do(self, item: Item) -> Out:
+        """`put` and wait. A lone caller writes by itself; who comes meanwhile travels together after it."""
+        if self._busy or self._writer is not None:
+            return await self.put(item)
+        self._busy = True
+        try:
+            [out] = await self._write([item])
+            return out
+        finally:
+            self._busy = False
+            if self._waiting and self._writer is None:
+                self._writer = asyncio.ensure_future(self._run())
 
     def put(self, item: Item) -> asyncio.Future[Out]:
         """Hand over *item*; the future is done after the commit that contains it."""
         answer: asyncio.Future[Out] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
-        if self._writer is None:
+        if self._writer is None and not self._busy:
             self._writer = asyncio.ensure_future(self._run())
         return answer
 

@@ -53,15 +53,15 @@ class Engine:
         self._enqueues: Coalescer[NewJob, Enqueued] = Coalescer(store.enqueue)
 
     # -- queueing ---------------------------------------------------------------------------------------------------
-    async def enqueue(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob], connection: Any = None) -> Sequence[Enqueued]:
         """Store jobs; answered after the commit (the caller's own commit, where a *connection* is given)."""
         if connection is not None:
             return await self._in_transaction().enqueue_in(connection, jobs)
         if len(jobs) == 1:
-            return [await self._enqueues.put(jobs[0])]
+            return [await self._enqueues.do(jobs[0])]
         return await self.store.enqueue(jobs) if jobs else []
 
-    def enqueue_sync(self, jobs: Sequence[NewJob], connection: Any) -> list[Enqueued]:
+    def enqueue_sync(self, jobs: Sequence[NewJob], connection: Any) -> Sequence[Enqueued]:
         return self._in_transaction().enqueue_in_sync(connection, jobs)
 
     def _in_transaction(self) -> EnqueuesInTransaction:

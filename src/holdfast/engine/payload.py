@@ -6,7 +6,8 @@ A payload is a JSON object of arguments by name, so that people can read it, sea
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from typing import Any, get_type_hints
 
 import msgspec
@@ -35,9 +36,29 @@ decode_any = msgspec.json.Decoder().decode
 def encode(value: Any, *, what: str) -> str:
     """JSON text of *value*; a `PayloadError` says what cannot be stored."""
     try:
-        return encoder.encode(value).decode()
+        text = encoder.encode(value).decode()
+        if "null" in text and _has_not_a_number(msgspec.to_builtins(value, enc_hook=_encode_foreign)):
+            raise ValueError("it holds NaN or Infinity, which JSON does not have")
     except (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError, UnicodeError) as error:
         raise PayloadError(f"{what} cannot be stored as JSON: {error}") from error
+    return text
+
+
+def _has_not_a_number(value: Any) -> bool:
+    """Whether there is a float that the encoder writes as null: read back, it would be something else."""
+    match value:
+        case float():
+            return not isfinite(value)
+        case dict():
+            return any(map(_has_not_a_number, value.values()))
+        case list() | tuple():
+            return any(map(_has_not_a_number, value))
+    return False
+
+
+def size(text: str) -> int:
+    """Bytes of *text* as it is stored."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 class Signature:
@@ -49,6 +70,7 @@ class Signature:
         parameters = inspect.signature(function).parameters
         self.takes_job = "job" in parameters
         self._places: list[str] = []  # parameters that may be given by place
+        self._only_places: set[str] = set()  # and those that cannot be given by name
         self._names: set[str] = set()
         self._required: set[str] = set()
         self._rest: str | None = None  # *args
@@ -67,10 +89,10 @@ class Signature:
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 self._places.append(name)
             self._names.add(name)
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                self._only_places.add(name)
             # A default is not stored: the function's own applies when the job runs.
-            fields.append(
-                (name, kind | msgspec.UnsetType if name not in self._required else kind, msgspec.UNSET)
-            )
+            fields.append((name, kind, msgspec.UNSET))
         self._required_in_order = [name for name in self._places if name in self._required]
         self._decoder = _decoder(
             task, [field if field[0] not in self._required else field[:2] for field in fields]
@@ -100,9 +122,17 @@ class Signature:
 
     def _bind_names(self, bound: dict[str, Any], kwargs: Mapping[str, Any]) -> None:
         for name, value in kwargs.items():
-            if name in bound:
+            if name == "job" and self.takes_job:
+                raise UsageError(f"{self.task}() is given its job by the worker; leave out job=")
+            if name in self._only_places and self._extra is None:
+                raise UsageError(f"{self.task}() takes the argument {name} by place only")
+            if name in bound and name not in self._only_places:
                 raise UsageError(f"{self.task}() got two values for the argument {name}")
-            if name in self._names and name not in (self._rest, self._extra):
+            if (
+                name in self._names
+                and name not in self._only_places
+                and name not in (self._rest, self._extra)
+            ):
                 bound[name] = value
             elif self._extra is not None:
                 bound.setdefault(self._extra, {})[name] = value
@@ -113,15 +143,36 @@ class Signature:
     def dump(self, arguments: Mapping[str, Any], limit: int) -> str:
         """The payload of a call, checked by decoding it as a worker will."""
         text = encode(arguments, what=f"the arguments of {self.task}()")
-        if len(text) > limit:
+        if size(text) > limit:
             raise PayloadError(
-                f"the arguments of {self.task}() take {len(text):,} bytes, the limit is {limit:,}; {_ENCODER_LIMIT_HINT}"
+                f"the arguments of {self.task}() take {size(text):,} bytes, the limit is {limit:,}; {_ENCODER_LIMIT_HINT}"
             )
         try:
             self._decoder.decode(text)
         except (msgspec.ValidationError, ValueError, RecursionError) as error:
             raise PayloadError(f"the arguments of {self.task}() do not fit its signature: {error}") from error
         return text
+
+    def dump_many(self, calls: Iterable[Any], limit: int) -> list[str]:
+        """The payloads of many calls: a tuple is by place, a mapping by name, anything else is the one argument."""
+        places, width, check, to_bytes = self._places, self._width, self._decoder.decode, encoder.encode
+        all_by_place = self._plain and self._required <= set(places)
+        texts: list[str] = []
+        for call in calls:
+            if all_by_place and type(call) is tuple and len(call) == width:
+                arguments = dict(zip(places, call, strict=True))
+            elif isinstance(call, Mapping):
+                arguments = self.bind((), call)
+            else:
+                arguments = self.bind(call if isinstance(call, tuple) else (call,), {})
+            try:
+                data = to_bytes(arguments)
+                check(data)
+            except Exception:
+                data = b""
+            # `dump` says in our words what is wrong with it.
+            texts.append(data.decode() if 0 < len(data) <= limit else self.dump(arguments, limit))
+        return texts
 
     def load(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
         """The call that *payload* stands for; `PayloadError` when it does not fit the signature any more."""
@@ -160,7 +211,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _decoder(task: str, fields: list[Any]) -> msgspec.json.Decoder[Any]:
-    """A decoder for these fields; a type that msgspec cannot handle is taken as it comes."""
+    """A decoder for these fields; a field whose type msgspec cannot handle is taken as it comes, the others are checked."""
 
     def build(fields: list[Any]) -> msgspec.json.Decoder[Any]:
         name = "".join(letter if letter.isalnum() else "_" for letter in task) or "task"
@@ -170,7 +221,15 @@ def _decoder(task: str, fields: list[Any]) -> msgspec.json.Decoder[Any]:
     try:
         return build(fields)
     except (TypeError, ValueError, NameError):
-        return build([(field[0], Any, *field[2:]) for field in fields])
+        return build([field if _is_known(field[1]) else (field[0], Any, *field[2:]) for field in fields])
+
+
+def _is_known(kind: Any) -> bool:
+    try:
+        msgspec.json.Decoder(kind, dec_hook=_decode_foreign)
+    except (TypeError, ValueError, NameError):
+        return False
+    return True
 
 
 def result_reader(function: Callable[..., Any]) -> Callable[[Any], Any]:

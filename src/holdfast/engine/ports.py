@@ -137,7 +137,7 @@ class Store(Protocol):
         """Bring the schema up to date; the names of the migrations that ran. Twice in a row is harmless."""
 
     # -- queueing ---------------------------------------------------------------------------------------------------
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         """Store all or none; answered after the commit. A job whose id is known already is not stored twice."""
 
     async def reject(self, job: NewJob, failure: Failure) -> None:
@@ -266,13 +266,13 @@ class Heart(Protocol):
 class EnqueuesDirectly(Protocol):
     """A store that can enqueue from any thread without an event loop."""
 
-    def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
+    def enqueue_sync(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]: ...
 
 
 @runtime_checkable
 class EnqueuesInTransaction(Protocol):
     """A store that can enqueue on a connection of the caller's, inside the caller's own transaction."""
 
-    async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
+    async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]: ...
 
-    def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
+    def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]: ...

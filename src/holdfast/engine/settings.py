@@ -64,13 +64,19 @@ class Settings:
 def _read(source: str, name: str, value: Any) -> Any:
     if name not in ("concurrency", "payload_limit", "result_limit"):
         try:
-            return duration(value)
+            span = duration(value)
         except UsageError as error:
             raise UsageError(f"{source}: {error}") from None
+        if not span and name != "grace":
+            raise UsageError(f"{source} is 0; it must be longer, e.g. 30s")
+        return span
     try:
         number = int(value)
-    except (TypeError, ValueError):
-        raise UsageError(f"{source} is {value!r}; it must be a whole number") from None
+        whole = not isinstance(value, float) or value == number
+    except (TypeError, ValueError, OverflowError):
+        whole, number = False, 0
+    if not whole:
+        raise UsageError(f"{source} is {value!r}; it must be a whole number")
     if number < 1:
         raise UsageError(f"{source} is {number}; it must be at least 1")
     return number

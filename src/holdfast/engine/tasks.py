@@ -10,7 +10,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from holdfast.domain.classify import Rule
 from holdfast.domain.duration import Duration, duration, optional
-from holdfast.domain.job import Enqueued, JobId, JobRow, JobSpec, Lane, NewJob
+from holdfast.domain.job import Batch, Enqueued, JobId, JobRow, JobSpec, Lane, NewJob
 from holdfast.domain.policy import Retry
 from holdfast.engine.payload import Signature, result_reader
 from holdfast.errors import UsageError
@@ -91,11 +91,26 @@ class Handle(Generic[R_co]):
         return f"<Handle {self._task.name} {self.id}>"
 
 
+class Handles(Sequence[Handle[Any]]):
+    """The handles of an `enqueue_many`, in its order; made as they are asked for."""
+
+    def __init__(self, answers: Sequence[Enqueued], task: Task[Any, Any], sender: Sender) -> None:
+        self._answers, self._task, self._sender = answers, task, sender
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return Handles(self._answers[place], self._task, self._sender)
+        return Handle(self._answers[place], self._task, self._sender)
+
+
 class Sender(Protocol):
     """What a task needs of its app."""
 
-    async def send(self, jobs: Sequence[NewJob], connection: Any) -> list[Enqueued]: ...
-    def send_sync(self, jobs: Sequence[NewJob], connection: Any) -> list[Enqueued]: ...
+    async def send(self, jobs: Sequence[NewJob], connection: Any) -> Sequence[Enqueued]: ...
+    def send_sync(self, jobs: Sequence[NewJob], connection: Any) -> Sequence[Enqueued]: ...
     async def wait(self, job_id: JobId, timeout: Duration | None) -> JobRow: ...
     async def job(self, job_id: str) -> JobRow: ...
     def new_id(self) -> JobId: ...
@@ -141,11 +156,11 @@ class Task(Generic[P, R]):
         options, rest = self._split(kwargs)
         return Enqueuer(self, options).enqueue_sync(*args, **rest)
 
-    async def enqueue_many(self, calls: Iterable[Call], **options: Any) -> list[Handle[Any]]:
+    async def enqueue_many(self, calls: Iterable[Call], **options: Any) -> Handles:
         """Store many calls at once, all or none."""
         return await Enqueuer(self, _options(options)).enqueue_many(calls)
 
-    def enqueue_many_sync(self, calls: Iterable[Call], **options: Any) -> list[Handle[Any]]:
+    def enqueue_many_sync(self, calls: Iterable[Call], **options: Any) -> Handles:
         return Enqueuer(self, _options(options)).enqueue_many_sync(calls)
 
     def options(self, **options: Any) -> Enqueuer[P, R]:
@@ -203,25 +218,19 @@ class Enqueuer(Generic[P, R]):
         [answer] = self._task._sender.send_sync([job], self._options.connection)
         return Handle(answer, self._task, self._task._sender)
 
-    async def enqueue_many(self, calls: Iterable[Call]) -> list[Handle[Any]]:
+    async def enqueue_many(self, calls: Iterable[Call]) -> Handles:
         sender, task = self._task._sender, self._task
-        return [
-            Handle(a, task, sender) for a in await sender.send(self._jobs(calls), self._options.connection)
-        ]
+        return Handles(await sender.send(self._jobs(calls), self._options.connection), task, sender)
 
-    def enqueue_many_sync(self, calls: Iterable[Call]) -> list[Handle[Any]]:
+    def enqueue_many_sync(self, calls: Iterable[Call]) -> Handles:
         sender, task = self._task._sender, self._task
-        return [
-            Handle(a, task, sender) for a in sender.send_sync(self._jobs(calls), self._options.connection)
-        ]
+        return Handles(sender.send_sync(self._jobs(calls), self._options.connection), task, sender)
 
-    def _jobs(self, calls: Iterable[Call]) -> list[NewJob]:
-        signature, sender, spec = self._task.signature, self._task._sender, self._spec()
-        bind, dump, new_id, limit = signature.bind, signature.dump, sender.new_id, sender.payload_limit
-        return [
-            NewJob(new_id(), dump(bind(call, {}) if type(call) is tuple else _bind(bind, call), limit), spec)
-            for call in calls
-        ]
+    def _jobs(self, calls: Iterable[Call]) -> Batch:
+        sender, spec = self._task._sender, self._spec()
+        payloads = self._task.signature.dump_many(calls, sender.payload_limit)
+        new_id = sender.new_id
+        return Batch([new_id() for _ in payloads], payloads, spec)
 
     def _job(self, arguments: dict[str, Any], job_id: str | None) -> NewJob:
         task, sender = self._task, self._task._sender
@@ -253,10 +262,6 @@ class Enqueuer(Generic[P, R]):
             dedupe_for=optional(options.dedupe_for) or policy.dedupe_for,
             tags=tuple(options.tags),
         )
-
-
-def _bind(bind: Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]], call: Call) -> dict[str, Any]:
-    return bind((), call) if isinstance(call, Mapping) else bind((call,), {})
 
 
 def checked_priority(priority: int) -> int:

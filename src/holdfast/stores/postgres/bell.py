@@ -27,6 +27,7 @@ class Bell:
         self._sending: asyncio.Task[None] | None = None
         self._wanted = False
         self._listener: asyncpg.Connection[Any] | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._listen_after = 0.0
 
     def ring_here(self) -> None:
@@ -59,7 +60,7 @@ class Bell:
         """Until somebody rings, or *timeout*."""
         self._event = self._event or asyncio.Event()
         if listen:
-            await self._listen()
+            self._keep_listening()
         try:
             async with asyncio.timeout(timeout):
                 await self._event.wait()
@@ -68,23 +69,31 @@ class Bell:
         finally:
             self._event.clear()
 
-    async def _listen(self) -> None:
+    def _keep_listening(self) -> None:
         """Keep one listening connection; without it (a pooler, a lost line) the poll goes on alone."""
-        if self._lines.pooled or (self._listener is not None and not self._listener.is_closed()):
+        if self._lines.pooled or self._connecting is not None:
             return
-        if self._clock.monotonic() < self._listen_after:
-            return
-        self._listen_after = self._clock.monotonic() + RELISTEN
+        lost = self._listener is None or self._listener.is_closed()
+        if lost and self._clock.monotonic() >= self._listen_after:
+            self._listen_after = self._clock.monotonic() + RELISTEN
+            # In a task of its own: whoever waits may be called away before the connection stands.
+            self._connecting = asyncio.ensure_future(self._listen())
+
+    async def _listen(self) -> None:
         try:
             self._listener = await self._lines.connect()
             await self._listener.add_listener(CHANNEL, lambda *_: self.ring_here())
+            self.ring_here()  # for what was sent before we heard
         except (StoreError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
             self._listener = None
+        finally:
+            self._connecting = None
 
     async def close(self) -> None:
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
+        tasks = [task for task in (self._sending, self._connecting) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._listener is not None:
             listener, self._listener = self._listener, None
             try:

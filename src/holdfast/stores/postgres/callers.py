@@ -1,71 +1,111 @@
 """Enqueue inside the caller's own transaction: asyncpg, psycopg (sync, async), SQLAlchemy (sync, async), Django.
 
 The plan of statements is the same; only the way to run one differs. The caller's commit must be durable (law 8).
+What can be refused is refused before the first write, because a failed statement would undo the caller's transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from holdfast.domain.job import Enqueued, NewJob
-from holdfast.errors import UsageError
+from holdfast.errors import HoldfastError, SchemaMismatch, StoreError, StoreUnavailable, UsageError
 from holdfast.stores.postgres import plans
 from holdfast.stores.postgres.plans import Row
 
 Rows = Sequence[Row]
-_CHECK = "SELECT current_setting('synchronous_commit'), pg_current_xact_id_if_assigned() IS NOT NULL"
+_CHECK = "SELECT current_setting('synchronous_commit'), current_database()::text, to_regclass('holdfast.ready') IS NOT NULL"
 
 
-def _library(connection: Any) -> str:
-    return type(connection).__module__.partition(".")[0]
+def _is_of(connection: Any, library: str) -> bool:
+    """Whether its class, or one it is made from (SQLModel's session, a user's own), comes from *library*."""
+    return any(base.__module__.partition(".")[0] == library for base in type(connection).__mro__)
 
 
-def enqueue_on_sync(connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """On a sync connection: psycopg's, SQLAlchemy's or Django's."""
-    run = _sync_runner(connection)
-    _durable(run(_CHECK, ()))
-    plan = plans.enqueue(jobs)
-    try:
-        sql, parameters = next(plan)
-        while True:
-            sql, parameters = plan.send(run(sql, parameters))
-    except StopIteration as done:
-        answers: list[Enqueued] = done.value
-        return answers
+def enqueue_on_sync(connection: Any, jobs: Sequence[NewJob], url: str = "") -> list[Enqueued]:
+    """On a sync connection: psycopg's, SQLAlchemy's or Django's. *url* says where it should lead."""
+    with _told():
+        run = _sync_runner(connection)
+        _check(run(_CHECK, ()), url)
+        plan = plans.enqueue(jobs, grant=False)
+        try:
+            sql, parameters = next(plan)
+            while True:
+                sql, parameters = plan.send(run(sql, parameters))
+        except StopIteration as done:
+            answers: list[Enqueued] = done.value
+            return answers
 
 
-async def enqueue_on(connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+async def enqueue_on(connection: Any, jobs: Sequence[NewJob], url: str = "") -> list[Enqueued]:
     """On an async connection; a sync one is served too."""
     run_sync = getattr(connection, "run_sync", None)
-    if _library(connection) == "sqlalchemy" and run_sync is not None:
-        answers: list[Enqueued] = await run_sync(lambda sync: enqueue_on_sync(sync, jobs))
+    if _is_of(connection, "sqlalchemy") and run_sync is not None:
+        answers: list[Enqueued] = await run_sync(lambda sync: enqueue_on_sync(sync, jobs, url))
         return answers
     run = _async_runner(connection)
     if run is None:
-        return enqueue_on_sync(connection, jobs)
-    _durable(await run(_CHECK, ()))
-    plan = plans.enqueue(jobs)
-    try:
-        sql, parameters = next(plan)
-        while True:
-            sql, parameters = plan.send(await run(sql, parameters))
-    except StopIteration as done:
-        found: list[Enqueued] = done.value
-        return found
+        return enqueue_on_sync(connection, jobs, url)
+    with _told():
+        _check(await run(_CHECK, ()), url)
+        plan = plans.enqueue(jobs, grant=False)
+        try:
+            sql, parameters = next(plan)
+            while True:
+                sql, parameters = plan.send(await run(sql, parameters))
+        except StopIteration as done:
+            found: list[Enqueued] = done.value
+            return found
 
 
-def _durable(rows: Rows) -> None:
-    if rows[0][0] == "off":
+def _check(rows: Rows, url: str) -> None:
+    [(commit, database, has_schema)] = rows
+    parts = urlsplit(url)
+    wanted = unquote(parts.path.removeprefix("/"))
+    # Behind a pooler (`?prepare=off`) the name in the URL may be the pooler's own.
+    if wanted and database != wanted and "prepare=off" not in parts.query:
+        raise UsageError(f"the connection is to the database {database}, the jobs are in {wanted}")
+    if not has_schema:
+        raise SchemaMismatch(f"the database {database} has no Holdfast schema; run `holdfast migrate`")
+    if commit == "off":
         raise UsageError(
             "this connection commits without waiting for the disk (synchronous_commit=off), so a crash could lose the job;"
             " run SET LOCAL synchronous_commit = on in the transaction"
         )
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """The driver's error as one of ours, in one line that says what became of the caller's transaction."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        if not (_is_of(error, "asyncpg") or _is_of(error, "psycopg")):
+            raise
+        raise _translated(error) from error
+
+
+def _translated(error: Exception) -> StoreError:
+    code: str = getattr(error, "sqlstate", None) or ""
+    what = str(error).partition("\n")[0] or type(error).__name__
+    undone = "your transaction is undone; roll it back"
+    match code[:2]:
+        case "25":  # in a failed transaction, or a read-only one: not our doing
+            return StoreError(f"the job cannot be enqueued in this transaction: {what}")
+        case "40" | "55" | "57":  # deadlock, serialization, a lock that took too long, a server that stops
+            return StoreUnavailable(f"the job was not enqueued: {what}; {undone} and run it again")
+        case "08" | "":  # the connection is gone, or was used wrongly
+            return StoreUnavailable(f"the job was not enqueued, the connection failed: {what}")
+    return StoreError(f"PostgreSQL refused the job: {what}; {undone}")
+
+
 def _async_runner(connection: Any) -> Callable[[str, tuple[Any, ...]], Awaitable[Rows]] | None:
-    library = _library(connection)
-    if library == "asyncpg":
+    if _is_of(connection, "asyncpg"):
         if not connection.is_in_transaction():
             raise UsageError(
                 "no transaction is open on this connection; use `async with connection.transaction():`"
@@ -76,45 +116,75 @@ def _async_runner(connection: Any) -> Callable[[str, tuple[Any, ...]], Awaitable
             return rows
 
         return fetch
-    if library == "psycopg" and type(connection).__name__.startswith("Async"):
+    if _is_of(connection, "psycopg") and _is_async(connection):
         import psycopg
 
+        _in_transaction(connection)
+
         async def execute(sql: str, parameters: tuple[Any, ...]) -> Rows:
-            cursor = await psycopg.AsyncRawCursor(connection).execute(sql.encode(), parameters)
+            cursor = psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.tuple_row)
+            await cursor.execute(sql.encode(), parameters)
             return await cursor.fetchall() if cursor.description else []
 
         return execute
     return None
 
 
+def _is_async(connection: Any) -> bool:
+    import psycopg
+
+    return isinstance(connection, psycopg.AsyncConnection)
+
+
+def _in_transaction(connection: Any) -> None:
+    """A psycopg connection begins by itself, unless it is in autocommit: then there is nothing to be part of."""
+    from psycopg.pq import TransactionStatus
+
+    if connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
+        raise UsageError(
+            "no transaction is open on this connection; use `with connection.transaction():`, or leave out connection="
+        )
+
+
 def _sync_runner(connection: Any) -> Callable[[str, tuple[Any, ...]], Rows]:
-    library = _library(connection)
-    if library == "sqlalchemy":
+    given = connection
+    if _is_of(connection, "sqlalchemy"):
         alchemy = connection.connection() if hasattr(connection, "get_bind") else connection
+        if alchemy.dialect.name != "postgresql":
+            raise _wrong_kind(given)
         alchemy.exec_driver_sql("SELECT 1")  # begins the transaction that SQLAlchemy believes it is in
-        driver = alchemy.connection.driver_connection
-        if _library(driver) in ("asyncpg", "psycopg") and (
-            _library(driver) == "asyncpg" or type(driver).__name__.startswith("Async")
-        ):
-            return _through_greenlet(driver)
-        connection = driver
-    elif library == "django" or hasattr(connection, "ensure_connection"):
+        connection = alchemy.connection.driver_connection
+        if _is_of(connection, "asyncpg") or (_is_of(connection, "psycopg") and _is_async(connection)):
+            return _through_greenlet(connection)
+    elif hasattr(connection, "ensure_connection"):  # Django
+        if getattr(connection, "vendor", "") != "postgresql":
+            raise _wrong_kind(given)
         connection.ensure_connection()
         if connection.get_autocommit():
             raise UsageError("no transaction is open on this connection; use `with transaction.atomic():`")
         connection = connection.connection
-    if _library(connection) != "psycopg":
-        raise UsageError(
-            f"cannot enqueue on a {type(connection).__module__}.{type(connection).__name__}: the database is PostgreSQL, so pass a"
-            " connection of psycopg 3, asyncpg, SQLAlchemy over one of them, or Django"
-        )
+    if not _is_of(connection, "psycopg") or _is_async(connection):
+        raise _wrong_kind(given)
     import psycopg
 
+    _in_transaction(connection)
+
     def execute(sql: str, parameters: tuple[Any, ...]) -> Rows:
-        cursor = psycopg.RawCursor(connection).execute(sql.encode(), parameters)
+        cursor = psycopg.RawCursor(connection, row_factory=psycopg.rows.tuple_row)
+        cursor.execute(sql.encode(), parameters)
         return cursor.fetchall() if cursor.description else []
 
     return execute
+
+
+def _wrong_kind(connection: Any) -> UsageError:
+    kind = f"{type(connection).__module__}.{type(connection).__name__}"
+    if _is_of(connection, "asyncpg") or (_is_of(connection, "psycopg") and _is_async(connection)):
+        return UsageError(f"a {kind} is async: use `await task.options(connection=…).enqueue(…)`")
+    return UsageError(
+        f"cannot enqueue on a {kind}: the database is PostgreSQL, so pass a connection of psycopg 3, asyncpg,"
+        " SQLAlchemy over one of them, or Django"
+    )
 
 
 def _through_greenlet(driver: Any) -> Callable[[str, tuple[Any, ...]], Rows]:

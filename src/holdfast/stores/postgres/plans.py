@@ -6,11 +6,10 @@ own connection; `callers` drives it on a connection of the caller's, sync or asy
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Generator, Sequence
 from typing import Any
 
-from holdfast.domain.job import Enqueued, JobId, JobSpec, NewJob
+from holdfast.domain.job import Batch, Enqueued, JobId, JobSpec, NewJob
 from holdfast.stores.sqlfiles import load_sql
 
 SQL = load_sql("holdfast.stores.postgres")
@@ -27,10 +26,11 @@ def is_plain(spec: JobSpec) -> bool:
     return spec.dedupe is None and spec.key is None and not spec.delay and spec.run_at is None
 
 
-def parameters(jobs: Sequence[NewJob], spec: JobSpec, lane: int) -> tuple[Any, ...]:
+def parameters(batch: Batch, lane: int) -> tuple[Any, ...]:
+    spec = batch.spec
     return (
-        [job.id for job in jobs],
-        [job.payload for job in jobs],
+        batch.ids,
+        batch.payloads,
         lane,
         -spec.priority,
         spec.max_attempts,
@@ -49,12 +49,16 @@ def parameters(jobs: Sequence[NewJob], spec: JobSpec, lane: int) -> tuple[Any, .
     )
 
 
-def enqueue(jobs: Sequence[NewJob]) -> Plan:
-    """Safe to send again, and inside any transaction: nothing here can fail because a job is known already."""
+def enqueue(jobs: Sequence[NewJob], *, grant: bool = True) -> Plan:
+    """Safe to send again, and inside any transaction: nothing here can fail because a job is known already.
+
+    *grant* False inside a transaction of the caller's: it may stay open for long, and whoever moves a key in it makes
+    all others wait for its end. The duty `promote` grants within a second of the commit.
+    """
     answers: dict[JobId, Enqueued] = {}
     keyed = False
-    for spec, group in groupby(_by_digest(jobs), key=lambda job: job.spec):
-        batch = list(group)
+    for batch in Batch.split(_by_digest(jobs)):
+        spec = batch.spec
         rows = yield "SELECT holdfast.lane_number($1::text, $2::text)", tuple(spec.lane)
         lane = rows[0][0]
         keyed |= spec.key is not None
@@ -62,18 +66,17 @@ def enqueue(jobs: Sequence[NewJob]) -> Plan:
             for job in batch:
                 answers[job.id] = yield from _unless_twin(job, spec, lane)
         else:
-            for start in range(0, len(batch), MOST_PER_EVENT):
-                part = batch[start : start + MOST_PER_EVENT]
-                yield SQL["enqueue_again"], (*parameters(part, spec, lane), spec.delay, spec.run_at)
-            answers |= {job.id: Enqueued(job.id) for job in batch}
-    if keyed:
+            for part in batch.parts(MOST_PER_EVENT):
+                yield SQL["enqueue_again"], (*parameters(part, lane), spec.delay, spec.run_at)
+            answers |= {job_id: Enqueued(job_id) for job_id in batch.ids}
+    if keyed and grant:
         yield SQL["grant"], ()
     return [answers[job.id] for job in jobs]
 
 
-def _by_digest(jobs: Sequence[NewJob]) -> Iterable[NewJob]:
+def _by_digest(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
     """In one order of dedupe keys, so that two callers with the same keys cannot wait for each other."""
-    if any(job.spec.dedupe for job in jobs):
+    if not isinstance(jobs, Batch) and any(job.spec.dedupe for job in jobs):
         return sorted(jobs, key=lambda job: job.spec.dedupe or b"")
     return jobs
 
@@ -93,5 +96,6 @@ def _unless_twin(
             found = JobId(str(twin[0][0]))
             return Enqueued(found, duplicate=found != job.id)
         yield "UPDATE holdfast.dedupe SET job_id = $2::uuid WHERE digest = $1::bytea", (spec.dedupe, job.id)
-    yield SQL["enqueue_again"], (*parameters([job], spec, lane), spec.delay, spec.run_at)
+    alone = Batch([job.id], [job.payload], spec)
+    yield SQL["enqueue_again"], (*parameters(alone, lane), spec.delay, spec.run_at)
     return Enqueued(job.id)

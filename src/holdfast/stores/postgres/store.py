@@ -11,7 +11,9 @@ import asyncpg
 
 from holdfast.domain.duration import spell
 from holdfast.domain.job import (
+    AllNew,
     Attempt,
+    Batch,
     Claimed,
     DeadLetter,
     DeadLetterFilter,
@@ -157,15 +159,16 @@ class PostgresStore:
         return self._lanes[lane]
 
     # -- queueing ---------------------------------------------------------------------------------------------------
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        first = True
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
+        batches = Batch.split(jobs)
+        first = not self.hooks and all(plans.is_plain(batch.spec) for batch in batches)
 
-        async def run(connection: asyncpg.Connection[Any]) -> list[Enqueued]:
+        async def run(connection: asyncpg.Connection[Any]) -> Sequence[Enqueued]:
             nonlocal first
-            plain, first = first and plans.is_plain(jobs[0].spec), False
-            if plain and not self.hooks and all(job.spec is jobs[0].spec for job in jobs):
+            plain, first = first, False
+            if plain:
                 try:
-                    return await self._enqueue_plain(connection, jobs)
+                    return await self._enqueue_plain(connection, batches)
                 except asyncpg.UniqueViolationError:
                     pass  # sent before, and the answer was lost
             async with connection.transaction():
@@ -176,20 +179,17 @@ class PostgresStore:
         return answers
 
     async def _enqueue_plain(
-        self, connection: asyncpg.Connection[Any], jobs: Sequence[NewJob]
-    ) -> list[Enqueued]:
-        spec = jobs[0].spec
-        lane = await self._lane_number(connection, spec.lane)
-        if len(jobs) <= plans.MOST_PER_EVENT:
-            await connection.fetch(SQL["enqueue"], *plans.parameters(jobs, spec, lane))
+        self, connection: asyncpg.Connection[Any], batches: Sequence[Batch]
+    ) -> Sequence[Enqueued]:
+        parts = [part for batch in batches for part in batch.parts(plans.MOST_PER_EVENT)]
+        lanes = [await self._lane_number(connection, part.spec.lane) for part in parts]
+        if len(parts) == 1:
+            await connection.fetch(SQL["enqueue"], *plans.parameters(parts[0], lanes[0]))
         else:
             async with connection.transaction():
-                for start in range(0, len(jobs), plans.MOST_PER_EVENT):
-                    await connection.fetch(
-                        SQL["enqueue"],
-                        *plans.parameters(jobs[start : start + plans.MOST_PER_EVENT], spec, lane),
-                    )
-        return [Enqueued(job.id) for job in jobs]
+                for part, lane in zip(parts, lanes, strict=True):
+                    await connection.fetch(SQL["enqueue"], *plans.parameters(part, lane))
+        return AllNew([job_id for batch in batches for job_id in batch.ids])
 
     async def _enqueue_planned(
         self, connection: asyncpg.Connection[Any], jobs: Sequence[NewJob]

@@ -11,12 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.errors import UsageError
+from holdfast.errors import SchemaMismatch, UsageError
+from holdfast.stores.sqlite.connection import translate
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
 _FULL = 2
+
+
+def _is_of(connection: Any, library: str) -> bool:
+    """Whether its class, or one it is made from (SQLModel's session, a user's own), comes from *library*."""
+    return any(base.__module__.partition(".")[0] == library for base in type(connection).__mro__)
 
 
 def on_callers_connection_sync(connection: Any, operation: Operation[T], path: str) -> T:
@@ -26,12 +32,11 @@ def on_callers_connection_sync(connection: Any, operation: Operation[T], path: s
 
 async def on_callers_connection(connection: Any, operation: Operation[T], path: str) -> T:
     """The same for async connections, which keep theirs in a thread or behind greenlets."""
-    library = type(connection).__module__.partition(".")[0]
-    if library == "aiosqlite":
+    if _is_of(connection, "aiosqlite"):
         run = connection._execute  # its one way to run a function in the connection's own thread
         return await run(lambda: _checked(connection._conn, operation, path))  # type: ignore[no-any-return]
     run_sync = getattr(connection, "run_sync", None)  # SQLAlchemy's AsyncConnection and AsyncSession
-    if library == "sqlalchemy" and run_sync is not None:
+    if _is_of(connection, "sqlalchemy") and run_sync is not None:
         return await run_sync(lambda sync: _in_greenlet(sync, operation, path))  # type: ignore[no-any-return]
     return on_callers_connection_sync(connection, operation, path)
 
@@ -40,7 +45,7 @@ def _in_greenlet(connection: Any, operation: Operation[T], path: str) -> T:
     """Inside SQLAlchemy's greenlet: the driver below is aiosqlite, whose thread must run our statements."""
     pooled = _alchemy(connection).connection
     driver = pooled.driver_connection
-    if type(driver).__module__.partition(".")[0] != "aiosqlite":
+    if not _is_of(driver, "aiosqlite"):
         return _checked(_raw(connection), operation, path)
     from sqlalchemy.util import await_only
 
@@ -59,8 +64,7 @@ def _alchemy(connection: Any) -> Any:
 def _raw(connection: Any) -> sqlite3.Connection:
     if isinstance(connection, sqlite3.Connection):
         return connection
-    library = type(connection).__module__.partition(".")[0]
-    if library == "sqlalchemy":
+    if _is_of(connection, "sqlalchemy"):
         inner = _alchemy(connection)
         inner.exec_driver_sql("SELECT 1")
         raw = inner.connection.driver_connection
@@ -77,26 +81,55 @@ def _raw(connection: Any) -> sqlite3.Connection:
 
 
 def _checked(connection: sqlite3.Connection, operation: Operation[T], path: str) -> T:
+    """Run *operation* the way our own connections would: plain rows, plain text, and all of it or nothing."""
+    factories = connection.row_factory, connection.text_factory
+    connection.row_factory, connection.text_factory = None, str
+    try:
+        _check(connection, path)
+        return _all_or_nothing(connection, operation)
+    except sqlite3.ProgrammingError:
+        raise  # closed, or of another thread: the words of sqlite3 are clear
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    finally:
+        connection.row_factory, connection.text_factory = factories
+
+
+def _check(connection: sqlite3.Connection, path: str) -> None:
     """Refuse a connection to another file, or one whose commits may be lost; begin the transaction if need be."""
     file = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
     if not file or Path(file).resolve() != Path(path).resolve():
         raise UsageError(
             f"the connection is to {Path(file).name or 'memory'}, the jobs are in {Path(path).name}"
         )
-    if not connection.in_transaction:
-        if connection.isolation_level is None:
-            raise UsageError(
-                "no transaction is open on this connection; BEGIN one first, or leave out connection="
-            )
-        connection.execute("BEGIN IMMEDIATE")
     [(level,)] = connection.execute("PRAGMA synchronous")
     if level < _FULL:
         raise UsageError(
             "this connection commits without waiting for the disk (PRAGMA synchronous is below FULL), so a power cut"
             " could lose the job; run PRAGMA synchronous=FULL on it"
         )
-    factory, connection.row_factory = connection.row_factory, None
+    if not connection.in_transaction:
+        # `autocommit` came with Python 3.12; True turns commit() into nothing, so what we began would stay open.
+        if connection.isolation_level is None or getattr(connection, "autocommit", None) is True:
+            raise UsageError(
+                "no transaction is open on this connection; BEGIN one first, or leave out connection="
+            )
+        connection.execute("BEGIN IMMEDIATE")
+    if not connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'lane'"
+    ).fetchone():
+        raise SchemaMismatch(f"{Path(path).name} has no Holdfast schema; run `holdfast migrate`")
+
+
+def _all_or_nothing(connection: sqlite3.Connection, operation: Operation[T]) -> T:
+    """A savepoint: a caller that catches our error and commits must not commit half of an enqueue."""
+    connection.execute("SAVEPOINT holdfast")
     try:
-        return operation(connection)
-    finally:
-        connection.row_factory = factory
+        answer = operation(connection)
+    except BaseException:
+        if connection.in_transaction:  # SQLite undoes all of it by itself when the disk is full or broken
+            connection.execute("ROLLBACK TO holdfast")
+            connection.execute("RELEASE holdfast")
+        raise
+    connection.execute("RELEASE holdfast")
+    return answer

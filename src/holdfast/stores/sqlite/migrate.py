@@ -16,6 +16,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> list[str]:
     """Run what is missing, each in a transaction that records its number first: two migrators meet at the lock."""
     done: list[str] = []
     try:
+        _not_anothers(connection, path)
         if _version(connection) >= MIGRATIONS[-1][0]:
             return done
         for number, name, text in MIGRATIONS:
@@ -44,6 +45,16 @@ def check(connection: sqlite3.Connection, path: str) -> None:
         )
 
 
+def _not_anothers(connection: sqlite3.Connection, path: str) -> None:
+    """Refuse a file whose `user_version` belongs to another program: our number would be lost in it."""
+    ours = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'lane'"
+    if _version(connection) and not connection.execute(ours).fetchone():
+        raise SchemaMismatch(
+            f"{Path(path).name} is the database of another program (its PRAGMA user_version is {_version(connection)} and it has"
+            " no Holdfast tables); choose another file"
+        )
+
+
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
@@ -56,4 +67,4 @@ def _statements(text: str) -> list[str]:
         if part.strip() and sqlite3.complete_statement(part):
             found.append(part)
             part = ""
-    return found
+    return [*found, part] if part.strip() else found

@@ -11,12 +11,22 @@ import heapq
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
-from itertools import groupby
 from typing import Any
 
 import msgspec
 
-from holdfast.domain.job import Claimed, Enqueued, JobId, JobSpec, Lane, Lease, NewJob, Session, Settlement
+from holdfast.domain.job import (
+    AllNew,
+    Batch,
+    Claimed,
+    Enqueued,
+    JobId,
+    Lane,
+    Lease,
+    NewJob,
+    Session,
+    Settlement,
+)
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.rules import outcome_of, retry_refusal
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
@@ -81,8 +91,8 @@ class Move:
     def next_seq(self) -> int:
         """The number of the next event row: known before it is written, so that jobs can point at it."""
         if self._seq is None:
-            row = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'event'").fetchone()
-            self._seq = row[0] if row else 0
+            [(newest,)] = self.connection.execute("SELECT max(seq) FROM event")
+            self._seq = newest or 0
         self._seq += 1
         return self._seq
 
@@ -115,25 +125,28 @@ class Move:
                 _finish(hook(_HookTransaction(self.connection), wanted))
 
     # -- enqueue ----------------------------------------------------------------------------------------------------
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         answers: list[Enqueued] = []
-        for spec, group in groupby(jobs, key=lambda job: job.spec):
-            batch = list(group)
-            if spec.dedupe is None:
-                for start in range(0, len(batch), MOST_PER_EVENT):
-                    self._insert(batch[start : start + MOST_PER_EVENT], spec)
-                answers += [Enqueued(job.id) for job in batch]
+        batches = Batch.split(jobs)
+        for batch in batches:
+            if batch.spec.dedupe is None:
+                for part in batch.parts(MOST_PER_EVENT):
+                    self._insert(part)
+                if len(batches) == 1:
+                    return AllNew(batch.ids)
+                answers += AllNew(batch.ids)
             else:
-                answers += [self._enqueue_unless_twin(job, spec.dedupe.hex()) for job in batch]
+                answers += [self._enqueue_unless_twin(job) for job in batch]
         return answers
 
-    def _insert(self, jobs: Sequence[NewJob], spec: JobSpec, *, silent: bool = False) -> None:
+    def _insert(self, batch: Batch, *, silent: bool = False) -> None:
+        spec = batch.spec
         seq = self.next_seq()
         run_at = micros(spec.run_at) if spec.run_at else self.now + span(spec.delay or timedelta())
         deadline_at = micros(spec.deadline_at) if spec.deadline_at else _plus(self.now, spec.deadline)
         added = self.run(
             "enqueue",
-            jobs=to_json([(job.id, job.payload) for job in jobs]),
+            jobs=to_json(list(zip(batch.ids, batch.payloads, strict=True))),
             lane=self._lanes.number(self.connection, spec.lane),
             phase=IN_LINE if run_at <= self.now else DEFERRED,
             prio=-spec.priority,
@@ -154,22 +167,25 @@ class Move:
             dedupe_for=_span(spec.dedupe_for),
             deadline_at=deadline_at,
         ).rowcount
-        if added == len(jobs):
-            new: Iterable[str] = (job.id for job in jobs)
-        else:  # some were stored by an earlier call whose answer was lost: their event is on record
+        new: Iterable[str] = batch.ids
+        if added < len(
+            batch
+        ):  # some were stored by an earlier call whose answer was lost: their event is on record
             rows = self.connection.execute(
                 "SELECT uid FROM job WHERE queued_event = ? AND created_at = ?", (seq, self.now)
             )
             stored = {uid for (uid,) in rows}
-            new = (job.id for job in jobs if job.id in stored)
+            new = [uid for uid in batch.ids if uid in stored]
         if not silent:
             self.record(seq, Kind.queued, [(uid, 0, 0, None) for uid in new])
 
-    def _enqueue_unless_twin(self, job: NewJob, digest: str) -> Enqueued:
+    def _enqueue_unless_twin(self, job: NewJob) -> Enqueued:
+        assert job.spec.dedupe is not None
+        digest = job.spec.dedupe.hex()
         twin = self.run("twin", digest=digest, now=self.now).fetchone()
         if twin is not None:
             return Enqueued(JobId(twin[0]), duplicate=twin[0] != job.id)
-        self._insert([job], job.spec)
+        self._insert(Batch([job.id], [job.payload], job.spec))
         self._take_key(digest, self._id_of(job.id))
         return Enqueued(job.id)
 
@@ -185,7 +201,7 @@ class Move:
     def reject(self, job: NewJob, failure: Failure) -> None:
         if self.connection.execute("SELECT 1 FROM job WHERE uid = ?", (job.id,)).fetchone():
             return
-        self._insert([job], job.spec, silent=True)
+        self._insert(Batch([job.id], [job.payload], job.spec), silent=True)
         number = self._id_of(job.id)
         self.run(
             "bury",
@@ -535,7 +551,8 @@ class Move:
             done += len(rows)
         if keep.events is not None and task is None:
             done += self.connection.execute(
-                "DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at <= ? ORDER BY seq LIMIT ?)",
+                "DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at <= ? AND seq < (SELECT max(seq) FROM event)"
+                " ORDER BY seq LIMIT ?)",
                 (self.now - span(keep.events), limit),
             ).rowcount
         return done

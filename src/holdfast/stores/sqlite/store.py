@@ -116,20 +116,20 @@ class SqliteStore:
         self._ring()
         return answer
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         return await self._write_work(lambda move: move.enqueue(jobs))
 
-    def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue_sync(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         self.open_sync()
         assert self._writer is not None
         return self._writer.run_sync(self._move(lambda move: move.enqueue(jobs)))
 
-    async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         from holdfast.stores.sqlite.callers import on_callers_connection
 
         return await on_callers_connection(connection, self._move(lambda move: move.enqueue(jobs)), self.path)
 
-    def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         from holdfast.stores.sqlite.callers import on_callers_connection_sync
 
         return on_callers_connection_sync(connection, self._move(lambda move: move.enqueue(jobs)), self.path)

@@ -61,6 +61,12 @@ class Writer:
 
     def run_sync(self, operation: Callable[[sqlite3.Connection], T]) -> T:
         """The same from any thread, without an event loop."""
+        if not self._waiting and self._committing.acquire(blocking=False):
+            try:
+                if not self._closed:
+                    return self._commit_one(operation)
+            finally:
+                self._committing.release()
         pending = Pending(operation)
         pending.ready = threading.Event()
         self._hand_over(pending)
@@ -94,6 +100,18 @@ class Writer:
                 self._commit_waiting()
             if self._closed and not self._waiting:
                 return
+
+    def _commit_one(self, operation: Callable[[sqlite3.Connection], T]) -> T:
+        """A lone operation: nobody else waits, so nobody else has to be told."""
+        try:
+            self._begin()
+            answer = operation(self._connection)
+            self._connection.execute("COMMIT")
+            return answer
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+        finally:
+            self._roll_back()  # does nothing after a commit
 
     def _commit_waiting(self) -> None:
         batch: list[Pending[Any]] = []

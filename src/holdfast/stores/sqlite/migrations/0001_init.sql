@@ -126,7 +126,7 @@ CREATE TABLE dedupe (
 -- their rows (queued_event, epoch, settle_event), so the history of one job needs no index here. A rare move of
 -- a single job has its uid in *job* and is found by the index.
 CREATE TABLE event (
-    seq   INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq   INTEGER PRIMARY KEY,                                    -- never used twice: the newest row is never purged
     at    INTEGER NOT NULL,
     kind  INTEGER NOT NULL,
     job   TEXT,

@@ -1,0 +1,78 @@
+"""One bench for each store. A fresh store for every example, made as cheaply as each allows."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing import ManualClock
+from tests.stateful.machine import Bench
+
+_numbers = count(1)
+
+
+def memory_benches(loop: asyncio.AbstractEventLoop) -> Callable[[], Bench]:
+    def make() -> Bench:
+        clock = ManualClock()
+        return Bench(MemoryStore(clock), clock, loop, lambda by: _move(clock, by), lambda: None)
+
+    return make
+
+
+def _move(clock: ManualClock, by: float) -> None:
+    clock.advance(by)
+
+
+def sqlite_benches(loop: asyncio.AbstractEventLoop, folder: Path) -> Callable[[], Bench]:
+    """Without threads every write is made inline. The schema is made once and copied."""
+    template = folder / "template.db"
+    loop.run_until_complete(SqliteStore(str(template), ManualClock(), None).migrate())
+
+    def make() -> Bench:
+        path = folder / f"{next(_numbers)}.db"
+        shutil.copyfile(template, path)
+        clock = ManualClock()
+        store = SqliteStore(str(path), clock, None)
+        store.open_sync()
+
+        def close() -> None:
+            loop.run_until_complete(store.close())
+            path.unlink()
+
+        return Bench(store, clock, loop, lambda by: _move(clock, by), close)
+
+    return make
+
+
+def postgres_benches(loop: asyncio.AbstractEventLoop, url: str) -> tuple[Callable[[], Bench], Callable[[], None]]:
+    """One store for all examples, emptied between them; its clock runs on by itself, so edges are kept apart."""
+    from holdfast.stores.postgres import PostgresStore
+    from holdfast.wiring import SystemClock
+
+    clock = SystemClock()
+    store = PostgresStore(url, clock, None)
+
+    async def empty() -> None:
+        async with store.transaction() as db:
+            tables = await db.fetch(
+                "SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast' AND tablename NOT IN ('migration', 'lane')"
+            )
+            await db.execute("TRUNCATE " + ", ".join(f"holdfast.{name}" for (name,) in tables))
+
+    def make() -> Bench:
+        loop.run_until_complete(empty())
+
+        def advance(by: float) -> None:
+            loop.run_until_complete(store.shift_clock(timedelta(seconds=by)))
+
+        return Bench(store, clock, loop, advance, lambda: None, slack=3.0)
+
+    loop.run_until_complete(store.migrate())
+    loop.run_until_complete(store.open())
+    return make, lambda: loop.run_until_complete(store.close())

@@ -1,0 +1,414 @@
+"""Workers, people and the clock play against a store; the model says what must come of it (E2–E6, E52).
+
+Every lease ever handed out may be used at any time, with any verdict, and so may any list of expired leases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from itertools import count
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+)
+
+from holdfast.domain.job import (
+    DeadLetterFilter,
+    Event,
+    Expired,
+    JobFilter,
+    JobId,
+    JobSpec,
+    Lane,
+    Lease,
+    NewJob,
+    Session,
+    Settlement,
+)
+from holdfast.domain.moves import FINISHED, Kind, State
+from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.engine.engine import Engine
+from holdfast.engine.ports import Clock, Retention, Store
+from holdfast.engine.settings import Settings
+from holdfast.errors import Conflict, UnknownJob
+from tests.stateful.model import Job, Model, Replayed, replay
+
+T = TypeVar("T")
+LANE = Lane("default", "email")
+MANY = 10_000
+
+
+class Chance:
+    def random(self) -> float:
+        return 0.99
+
+
+class NumberedIds:
+    """Job ids in order, in the form that every store takes."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def job_id(self) -> JobId:
+        return JobId(f"00000000-0000-7000-8000-{next(self._numbers):012x}")
+
+    def worker_name(self) -> str:
+        return f"worker-{next(self._numbers)}"
+
+
+class Bench:
+    """An open store, a private event loop to drive it, and the way to move its clock.
+
+    *slack* is added to every duration on a store whose own clock runs on: then no moment of interest falls together
+    with a step of the clock, and the model needs no tolerance. On a manual clock it is 0, and edges are hit exactly.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        advance: Callable[[float], None],
+        close: Callable[[], None],
+        slack: float = 0.0,
+    ) -> None:
+        self.store, self.clock, self.loop = store, clock, loop
+        self.advance, self.close, self.slack = advance, close, slack
+
+    def run(self, verb: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(verb)
+
+    def seconds(self, length: float) -> float:
+        return length + self.slack if length else 0.0
+
+    def span(self, length: float) -> timedelta:
+        return timedelta(seconds=self.seconds(length))
+
+
+delays = st.sampled_from([0, 0, 20])
+
+
+class Wish(NamedTuple):
+    """What somebody asks for; durations in seconds, 0 for none."""
+
+    max_attempts: int
+    delay: int
+    deadline: int
+    timeout: int
+    key: str | None
+    dedupe: bytes | None
+
+
+wishes = st.builds(
+    Wish,
+    max_attempts=st.integers(1, 3),
+    delay=delays,
+    deadline=st.sampled_from([0, 0, 30, 60]),
+    timeout=st.sampled_from([0, 0, 20]),
+    key=st.sampled_from([None, None, "k"]),
+    dedupe=st.sampled_from([None, None, None, b"0123456789abcdef"]),
+)
+words: st.SearchStrategy[str] = st.sampled_from(["complete", "retry", "bury", "release", "snooze"])
+
+
+class Machine(RuleBasedStateMachine):
+    make_bench: ClassVar[Callable[[], Bench]]
+
+    jobs: Bundle[JobId] = Bundle("jobs")
+    sessions: Bundle[Session] = Bundle("sessions")
+    leases: Bundle[Lease] = Bundle("leases")
+    lists: Bundle[list[Expired]] = Bundle("lists")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bench = type(self).make_bench()
+        self.store = self.bench.store
+        self.model = Model()
+        self.ids = NumberedIds()
+        self.engine = Engine(self.store, {}, Settings(), self.bench.clock, Chance(), self.ids)
+        self.numbers = count(1)
+        self.events: dict[JobId, list[Event]] = {}
+        self.last_event = 0
+
+        self.sound = False  # the last step came to a good end: a story that broke off is not looked at again
+
+    def run(self, verb: Coroutine[Any, Any, T]) -> T:
+        self.sound = False
+        return self.bench.run(verb)
+
+    def teardown(self) -> None:
+        try:
+            for job in self.model.jobs.values() if self.sound else ():
+                self._check_records(job)
+        finally:
+            self.bench.close()
+
+    # -- somebody wants work done -----------------------------------------------------------------------------------
+    @initialize(target=jobs, several=st.lists(wishes, min_size=1, max_size=4))
+    def enqueue_first(self, several: list[Wish]) -> MultipleResults[JobId]:
+        return multiple(*(self._enqueue(wish) for wish in several))
+
+    @rule(target=jobs, several=st.lists(wishes, min_size=1, max_size=3))
+    def enqueue(self, several: list[Wish]) -> MultipleResults[JobId]:
+        return multiple(*(self._enqueue(wish) for wish in several))
+
+    def _enqueue(self, wish: Wish) -> JobId:
+        span, seconds, now = self.bench.span, self.bench.seconds, self.model.now
+        spec = JobSpec(
+            lane=LANE,
+            max_attempts=wish.max_attempts,
+            delay=span(wish.delay),
+            deadline=span(wish.deadline) if wish.deadline else None,
+            timeout=span(wish.timeout) if wish.timeout else None,
+            key=wish.key,
+            dedupe=wish.dedupe,
+        )
+        new = NewJob(self.ids.job_id(), "{}", spec)
+        [answer] = self.run(self.store.enqueue([new]))
+        twin = self.model.twin(wish.dedupe)
+        if twin is not None:
+            assert (answer.id, answer.duplicate) == (twin.id, True)
+            return twin.id
+        [again] = self.run(self.store.enqueue([new]))  # its answer was lost: sent again, stored once
+        assert answer == again == (new.id, False)
+        self.model.enqueue(
+            Job(
+                id=new.id,
+                max_attempts=wish.max_attempts,
+                run_at=now + seconds(wish.delay),
+                sla=seconds(wish.deadline) if wish.deadline else None,
+                timeout=seconds(wish.timeout) if wish.timeout else None,
+                key=wish.key,
+                dedupe=wish.dedupe,
+            )
+        )
+        return new.id
+
+    # -- workers ----------------------------------------------------------------------------------------------------
+    def _open_session(self) -> Session:
+        ttl = self.bench.span(60)
+        session = self.run(self.store.open_session(self.ids.worker_name(), ttl))
+        self.model.sessions[session.id] = self.model.now + ttl.total_seconds()
+        return session
+
+    @initialize(target=sessions)
+    def open_sessions(self) -> MultipleResults[Session]:
+        return multiple(self._open_session(), self._open_session())
+
+    @rule(session=sessions, word=st.sampled_from(["extend", "extend", "close"]))
+    def beat(self, session: Session, word: str) -> None:
+        if word == "close":
+            self.run(self.store.close_session(session))
+            self.model.sessions[session.id] = self.model.now
+            return
+        live = self.model.is_live(session.id)
+        assert self.run(self.store.extend(session)) is live
+        if live:
+            self.model.sessions[session.id] = self.model.now + session.ttl.total_seconds()
+
+    @rule(target=leases, session=st.none() | sessions, limit=st.integers(1, 3))
+    def claim(self, session: Session | None, limit: int) -> MultipleResults[Lease]:
+        """By any session ever opened, or by a new one."""
+        return self._claim(session or self._open_session(), limit)
+
+    def _claim(self, session: Session, limit: int) -> MultipleResults[Lease]:
+        self.run(self.store.promote(MANY))
+        claimed = self.run(self.store.claim(session, [LANE], limit))
+        assert len(claimed) <= limit
+        for one in claimed:
+            self.model.claim(session.id, one)
+        if self.model.is_live(session.id) and len(claimed) < limit:
+            assert [job.id for job in self.model.claimable()] == [], "due, and nobody was given it"
+        return multiple(*(one.lease for one in claimed))
+
+    def _verdict(self, lease: Lease, word: str, delay: int) -> Verdict:
+        """What a worker would say: never a retry of the last attempt, the policy sees to that."""
+        job = self.model.jobs.get(lease.job_id)
+        if word == "retry" and job is not None and job.holder == lease and job.attempt >= job.max_attempts:
+            word = "bury"
+        failure = Failure("BOOM", "BOOM happened", fingerprint="cafe", detail="RuntimeError: boom")
+        match word:
+            case "complete":
+                return Complete(str(next(self.numbers)))
+            case "retry":
+                return RetryAfter(self.bench.span(delay), failure)
+            case "bury":
+                return Bury(failure)
+        return Release(self.bench.span(delay), snoozed=word == "snooze")
+
+    @rule(lease=leases, word=words, delay=delays, twice=st.booleans())
+    def settle_with_any(self, lease: Lease, word: str, delay: int, twice: bool) -> None:
+        """With any lease ever handed out. *twice*: the answer was lost and the same is sent again."""
+        self._settle(lease, word, delay, twice=twice)
+
+    def _settle(self, lease: Lease, word: str, delay: int, *, twice: bool) -> None:
+        verdict = self._verdict(lease, word, delay)
+        for _ in range(1 + twice):
+            [answer] = self.run(self.store.settle([Settlement(lease, verdict)]))
+            assert answer is self.model.settle(lease, verdict)
+
+    @precondition(lambda self: any(job.holder for job in self.model.jobs.values()))
+    @rule(pick=st.integers(0, 7), word=words, delay=delays)
+    def finish(self, pick: int, word: str, delay: int) -> None:
+        """The holder of a lease that nobody took away says how it went."""
+        held = [job.holder for job in self.model.jobs.values() if job.holder is not None]
+        self._settle(held[pick % len(held)], word, delay, twice=False)
+
+    @rule(several=st.lists(st.tuples(leases, words, delays), min_size=2, max_size=4))
+    def settle_many(self, several: list[tuple[Lease, str, int]]) -> None:
+        """In one call, for different jobs."""
+        chosen = {lease.job_id: Settlement(lease, self._verdict(lease, w, d)) for lease, w, d in several}
+        answers = self.run(self.store.settle(list(chosen.values())))
+        assert answers == [self.model.settle(s.lease, s.verdict) for s in chosen.values()]
+
+    # -- the clock, and the duties ----------------------------------------------------------------------------------
+    @rule(seconds=st.sampled_from([10, 10, 30, 70]))
+    def advance(self, seconds: int) -> None:
+        self.bench.advance(seconds)
+        self.model.now += seconds
+        self._look()
+
+    @precondition(lambda self: self.model.expected_expired())
+    @rule(target=lists)
+    def look_for_expired(self) -> list[Expired]:
+        return self._look()
+
+    def _look(self) -> list[Expired]:
+        found = self.run(self.store.expired(MANY))
+        assert {lost.lease: lost.overran for lost in found} == self.model.expected_expired()
+        for lost in found:
+            job = self.model.jobs[lost.lease.job_id]
+            assert (lost.attempt, lost.max_attempts, lost.crashes) == (
+                job.attempt,
+                job.max_attempts,
+                job.crashes,
+            )
+        return found
+
+    @precondition(lambda self: self.model.expected_expired())
+    @rule()
+    def reclaim(self) -> None:
+        self._reclaim(self._look())
+
+    @precondition(lambda self: any(self.model.passed(job) for job in self.model.jobs.values()))
+    @rule()
+    def time_out(self) -> None:
+        assert set(self.run(self.store.time_out(MANY))) == self.model.time_out()
+
+    @rule(lost=lists)
+    def reclaim_late(self, lost: list[Expired]) -> None:
+        """With a list that was read some time ago."""
+        self._reclaim(lost)
+
+    def _reclaim(self, lost: list[Expired]) -> None:
+        judged = [self.engine._judge_expired(one) for one in lost]
+        assert self.run(self.store.reclaim(judged)) == self.model.reclaim(judged)
+
+    @precondition(lambda self: any(job.finished_at is not None for job in self.model.jobs.values()))
+    @rule(results=st.sampled_from([None, 0, 60]), jobs=st.sampled_from([None, None, 60]))
+    def purge(self, results: int | None, jobs: int | None) -> None:
+        keep = Retention(
+            results=None if results is None else self.bench.span(results),
+            jobs=None if jobs is None else self.bench.span(jobs),
+        )
+        self.run(self.store.purge(None, keep, MANY))
+        seconds = self.bench.seconds
+        self.model.purge(
+            None if results is None else seconds(results), None if jobs is None else seconds(jobs)
+        )
+
+    # -- people -----------------------------------------------------------------------------------------------------
+    def _ask(self, verb: Coroutine[Any, Any, object], job_id: JobId, *, allowed: bool) -> bool:
+        """Whether the store did it; a refusal must be the right one."""
+        try:
+            self.run(verb)
+        except UnknownJob:
+            assert job_id not in self.model.jobs
+            return False
+        except Conflict:
+            assert job_id in self.model.jobs
+            assert not allowed
+            return False
+        assert allowed
+        return True
+
+    @rule(job_id=jobs, word=st.sampled_from(["retry", "retry", "cancel", "discard"]))
+    def person(self, job_id: JobId, word: str) -> None:
+        job, model, store = self.model.jobs.get(job_id), self.model, self.store
+        if word == "retry" and job is not None and model.is_spent(job):
+            return
+        match word:
+            case "cancel":
+                allowed = job is not None and job.state not in FINISHED
+                if self._ask(store.cancel(job_id, "ann", "why not"), job_id, allowed=allowed) and job:
+                    model.cancel(job)
+            case "retry":
+                allowed = job is not None and model.may_retry(job)
+                verb = store.retry(job_id, "ann", kind=Kind.manual_retry)
+                if self._ask(verb, job_id, allowed=allowed) and job:
+                    model.retry(job)
+            case "discard":
+                allowed = job is not None and job.dead
+                if self._ask(store.discard(job_id, "ann", "known"), job_id, allowed=allowed) and job:
+                    job.dead = False
+                    job.kinds.append("discarded")
+
+    # -- what must hold after every step ----------------------------------------------------------------------------
+    @invariant()
+    def all_is_well(self) -> None:
+        self._check_rows()
+        self._check_events()
+        assert self.run(self.store.violations()) == []
+        self.sound = True
+
+    def _check_rows(self) -> None:
+        page = self.run(self.store.jobs(JobFilter(), after=None, limit=MANY))
+        rows = {row.id: row for row in page.rows}
+        assert set(rows) == set(self.model.jobs)
+        for job in self.model.jobs.values():
+            row = rows[job.id]
+            assert row.state is job.state
+            assert (row.generation, row.attempt, row.crashes) == (job.generation, job.attempt, job.crashes)
+            assert row.attempt <= row.max_attempts
+            assert row.epoch == job.epoch
+            assert (row.result, row.error_code) == (job.result, job.error_code)
+            assert (row.expired_at is not None) is job.expired
+            assert (row.leased_by is not None) is (job.holder is not None)
+            assert (row.last_failure is not None) is job.failed_once
+            assert row.manual_retry_count == job.manual_retries
+        assert self.run(self.store.counts()) == self.model.counts()
+
+    def _check_events(self) -> None:
+        for event in self.run(self.store.events(after=self.last_event, limit=MANY)):
+            self.events.setdefault(event.job_id, []).append(event)
+            self.last_event = event.id
+        for job in self.model.jobs.values():
+            told = self.events[job.id]
+            assert [event.kind for event in told] == job.kinds
+            again = replay((event.kind, event.epoch, event.attempt) for event in told)
+            assert again == Replayed(job.state, job.generation, job.attempt, job.epoch)
+
+    def _check_records(self, job: Job) -> None:
+        """At the end of the story: attempts, late results and dead letters, one for one."""
+        run = self.run
+        attempts = run(self.store.attempts(job.id))
+        running = {job.epoch: None} if job.holder else {}
+        assert {a.epoch: a.outcome for a in attempts} == {**job.ended, **running}
+        assert len(attempts) == len(job.ended) + len(running)
+        assert {late.epoch for late in run(self.store.late_results(job.id))} == job.late
+        letters = run(self.store.dead_letters(DeadLetterFilter(ids=(job.id,)), after=None, limit=MANY))
+        assert [letter.reason for letter in letters] == ([job.error_code] if job.dead else [])
+        if job.state is State.PROCESSING and job.session is not None:
+            session = Session(id=job.session, worker="", ttl=timedelta(minutes=1))
+            assert run(self.store.held(session)) == self.model.held(job.session)
