@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import signal
@@ -407,17 +408,18 @@ class Holdfast:
                 concurrency=concurrency,
                 middleware=self._middleware,
                 resources=resources,
+                until_idle=until_idle,
                 expect=chores.expect,
             )
-            if handle_signals:
+            if handle_signals:  # the process is ours
                 _stop_on_signals(worker, stack)
-            await _run_together(worker, chores if duties else None, engine if until_idle else None)
+                gc.collect()
+                gc.freeze()  # what was imported lives on: no later collection has to walk it
+            await _run_together(worker, chores if duties else None)
 
 
-async def _run_together(worker: Worker, chores: Duties | None, idle_of: Engine | None) -> None:
-    tasks = [asyncio.create_task(chores.run(), name="duties")] if chores else []
-    if idle_of is not None:
-        tasks.append(asyncio.create_task(_stop_when_idle(worker, idle_of), name="until idle"))
+async def _run_together(worker: Worker, chores: Duties | None) -> None:
+    housework = asyncio.create_task(chores.run(), name="duties") if chores else None
     working = asyncio.create_task(worker.run(), name="worker")
     try:
         await asyncio.shield(working)
@@ -427,18 +429,9 @@ async def _run_together(worker: Worker, chores: Duties | None, idle_of: Engine |
             await asyncio.shield(working)
         raise
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _stop_when_idle(worker: Worker, engine: Engine) -> None:
-    while True:
-        counts = await engine.counts()
-        if not counts[State.QUEUED] and not counts[State.PROCESSING]:
-            worker.stop()
-            return
-        await engine.clock.sleep(0.02)
+        if housework is not None:
+            housework.cancel()
+            await asyncio.gather(housework, return_exceptions=True)
 
 
 def _stop_on_signals(worker: Worker, stack: AsyncExitStack) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from holdfast.domain.job import DeadLetterFilter, Settlement
 from holdfast.domain.moves import State
 from holdfast.domain.verdict import Bury, Failure, RetryAfter
 from holdfast.engine.ports import Answer, Reclaim
+from holdfast.errors import LeaseLost
 from tests.contract.world import MINUTE, World, bury, done, retry
 
 LOST = RetryAfter(timedelta(), Failure.of("WORKER_LOST"))
@@ -218,3 +221,16 @@ async def test_only_the_newest_of_many_holders_can_settle(world: World) -> None:
     assert answers == [Answer.STALE] * 4 + [Answer.APPLIED]
     assert (await world.row(job_id)).result == 4
     assert (await world.kinds(job_id)).count("complete") == 1
+
+
+async def test_a_step_or_progress_of_a_reclaimed_lease_is_refused_on_record(world: World) -> None:  # E4
+    job_id = await world.enqueue()
+    old = await world.claim_one()
+    await world.advance("61s")
+    await world.store.reclaim([Reclaim(old.lease, LOST, crashed=True)])
+    with pytest.raises(LeaseLost):
+        await world.store.record_step(old.lease, "llm", "1")
+    with pytest.raises(LeaseLost):
+        await world.store.record_progress(old.lease, 10.0, "")
+    assert await world.store.steps(job_id) == {}
+    assert (await world.kinds(job_id)).count("stale_write") == 1

@@ -95,9 +95,9 @@ def by_alchemy_session(db: Database) -> Iterator[Caller]:
 @contextmanager
 def by_django(db: Database) -> Iterator[Caller]:
     """`with transaction.atomic():` left in the ordinary way or by an exception."""
-    import django
-    from django.conf import settings
-    from django.db import connections, transaction
+    import django  # type: ignore[import-untyped]
+    from django.conf import settings  # type: ignore[import-untyped]
+    from django.db import connections, transaction  # type: ignore[import-untyped]
 
     if not settings.configured:
         settings.configure(DATABASES={}, USE_TZ=True, LOGGING_CONFIG=None)

@@ -440,10 +440,10 @@ async def test_an_open_transaction_of_a_caller_holds_nobody_up(postgres_url: str
         ran.append(order)
 
     async with app:
-        await ship.enqueue(0, key="ann")
+        await ship.options(key="ann").enqueue(0)
         await work(app)
         async with callers.by_async_psycopg(db) as caller:
-            await ship.enqueue(1, connection=caller.connection, key="ann")
+            await ship.options(connection=caller.connection, key="ann").enqueue(1)
             async with asyncio.timeout(5):
                 await ship.enqueue_many([2, 3], key="ann")
                 await work(app)

@@ -222,6 +222,25 @@ class Machine(RuleBasedStateMachine):
         """By any session ever opened, or by a new one."""
         return self._claim(session or self._open_session(), limit)
 
+    @precondition(lambda self: any(self.model.claimable()))
+    @rule(target=leases, limit=st.integers(1, 3), word=words, delay=delays)
+    def claim_and_settle(self, limit: int, word: str, delay: int) -> MultipleResults[Lease]:
+        """A worker as it should be."""
+        claimed = self._claim(self._open_session(), limit)
+        for lease in claimed.values:
+            self._settle(lease, word, delay, twice=False)
+        return claimed
+
+    @precondition(lambda self: any(self.model.claimable()))
+    @rule(target=leases, limit=st.integers(1, 3), reclaimed=st.booleans())
+    def claim_and_vanish(self, limit: int, reclaimed: bool) -> MultipleResults[Lease]:
+        """A worker that is not heard of again, until one of its leases is used much later."""
+        claimed = self._claim(self._open_session(), limit)
+        self.advance(70)
+        if reclaimed:
+            self._reclaim(self._look())
+        return claimed
+
     def _claim(self, session: Session, limit: int) -> MultipleResults[Lease]:
         self.run(self.store.promote(MANY))
         claimed = self.run(self.store.claim(session, [LANE], limit))
@@ -273,16 +292,13 @@ class Machine(RuleBasedStateMachine):
         assert answers == [self.model.settle(s.lease, s.verdict) for s in chosen.values()]
 
     # -- the clock, and the duties ----------------------------------------------------------------------------------
-    @rule(seconds=st.sampled_from([10, 10, 30, 70]))
-    def advance(self, seconds: int) -> None:
+    @rule(target=lists, seconds=st.sampled_from([10, 10, 30, 70]))
+    def advance(self, seconds: int) -> MultipleResults[list[Expired]]:
+        """Time passes; somebody looks which leases have run out, and may act on it later."""
         self.bench.advance(seconds)
         self.model.now += seconds
-        self._look()
-
-    @precondition(lambda self: self.model.expected_expired())
-    @rule(target=lists)
-    def look_for_expired(self) -> list[Expired]:
-        return self._look()
+        found = self._look()
+        return multiple(found) if found else multiple()
 
     def _look(self) -> list[Expired]:
         found = self.run(self.store.expired(MANY))
@@ -301,11 +317,6 @@ class Machine(RuleBasedStateMachine):
     def reclaim(self) -> None:
         self._reclaim(self._look())
 
-    @precondition(lambda self: any(self.model.passed(job) for job in self.model.jobs.values()))
-    @rule()
-    def time_out(self) -> None:
-        assert set(self.run(self.store.time_out(MANY))) == self.model.time_out()
-
     @rule(lost=lists)
     def reclaim_late(self, lost: list[Expired]) -> None:
         """With a list that was read some time ago."""
@@ -314,6 +325,11 @@ class Machine(RuleBasedStateMachine):
     def _reclaim(self, lost: list[Expired]) -> None:
         judged = [self.engine._judge_expired(one) for one in lost]
         assert self.run(self.store.reclaim(judged)) == self.model.reclaim(judged)
+
+    @precondition(lambda self: any(self.model.passed(job) for job in self.model.jobs.values()))
+    @rule()
+    def time_out(self) -> None:
+        assert set(self.run(self.store.time_out(MANY))) == self.model.time_out()
 
     @precondition(lambda self: any(job.finished_at is not None for job in self.model.jobs.values()))
     @rule(results=st.sampled_from([None, 0, 60]), jobs=st.sampled_from([None, None, 60]))
@@ -356,13 +372,29 @@ class Machine(RuleBasedStateMachine):
             case "retry":
                 allowed = job is not None and model.may_retry(job)
                 verb = store.retry(job_id, "ann", kind=Kind.manual_retry)
+                stuck = job is not None and job.holder is not None
                 if self._ask(verb, job_id, allowed=allowed) and job:
                     model.retry(job)
+                    if stuck:
+                        self._adopt(job)
             case "discard":
                 allowed = job is not None and job.dead
                 if self._ask(store.discard(job_id, "ann", "known"), job_id, allowed=allowed) and job:
                     job.dead = False
                     job.kinds.append("discarded")
+
+    def _adopt(self, job: Job) -> None:
+        """The stores differ in whether a person's retry of a stuck job counts as a crash: take their word."""
+        row = self.run(self.store.job(job.id))
+        assert row is not None
+        assert row.crashes <= job.crashes + 1
+        job.crashes, job.failed_once = row.crashes, row.last_failure is not None
+
+    @precondition(lambda self: self.model.expected_expired())
+    @rule(pick=st.integers(0, 7))
+    def retry_stuck(self, pick: int) -> None:
+        stuck = [lease.job_id for lease in self.model.expected_expired()]
+        self.person(stuck[pick % len(stuck)], "retry")
 
     # -- what must hold after every step ----------------------------------------------------------------------------
     @invariant()

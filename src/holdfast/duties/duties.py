@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import structlog
-
 from holdfast.engine.engine import BATCH, Engine
+from holdfast.engine.log import Log
 from holdfast.engine.ports import Retention
 from holdfast.errors import StoreError
 
-log = structlog.get_logger("holdfast.duties")
+log = Log("holdfast.duties")
 
 PROMOTE_EVERY = 1.0
 PURGE_EVERY = 60.0

@@ -291,10 +291,15 @@ class MemoryStore:
             return self._keep_late(job, lease, verdict)
         if attempt.outcome != "reclaimed":
             return Answer.REPEATED
-        if lease.epoch not in job.refused:
+        self._refuse_once(job, lease)
+        return Answer.STALE
+
+    def _refuse_once(self, job: _Job, lease: Lease) -> None:
+        """Put on record, once, that the holder of a reclaimed lease tried to write."""
+        attempt = job.attempts.get(lease.epoch)
+        if attempt is not None and attempt.outcome == "reclaimed" and lease.epoch not in job.refused:
             job.refused.add(lease.epoch)
             self._event(Kind.stale_write, job, epoch=lease.epoch, attempt=attempt.attempt)
-        return Answer.STALE
 
     def _keep_late(self, job: _Job, lease: Lease, verdict: Verdict) -> Answer:
         if lease.epoch not in job.late:
@@ -415,6 +420,8 @@ class MemoryStore:
     def _current(self, lease: Lease) -> _Job:
         job = self._jobs.get(lease.job_id)
         if job is None or job.live is None or job.live.epoch != lease.epoch:
+            if job is not None:
+                self._refuse_once(job, lease)
             raise LeaseLost(*lease)
         return job
 

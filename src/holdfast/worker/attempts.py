@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextvars import copy_context
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from holdfast.domain.duration import duration
@@ -27,19 +28,20 @@ Middleware = Callable[[Job, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 class Running:
     """An attempt under way, and the ways to end it from outside."""
 
-    __slots__ = ("claimed", "job", "kill", "started", "task", "why")
+    __slots__ = ("claimed", "job", "kill", "leftover", "started", "task", "why")
 
     def __init__(self, claimed: Claimed, job: Job, started: float) -> None:
         self.claimed, self.job, self.started = claimed, job, started
         self.task: asyncio.Task[Any] | None = None
         self.kill: Callable[[], None] | None = None  #: ends a child process
+        self.leftover: asyncio.Future[Any] | None = None  #: the thread it runs in, which nobody can stop
         self.why: str | None = None  #: why it is being ended: timeout, shutdown, lost
 
     def end(self, why: str) -> None:
         if self.why is not None:
             return
         self.why = why
-        self.job.cancelled = why == "lost"
+        self.job.cancelled = True  # a thread can only be told
         if self.kill is not None:
             self.kill()
         if self.task is not None:
@@ -110,16 +112,23 @@ class Executors:
                 return await self._processes.call(task, args, kwargs, running)
             if task.is_async:
                 return await task.function(*args, **kwargs)
-            context = copy_context()
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(
-                self._threads, lambda: context.run(task.function, *args, **kwargs)
+            call = partial(copy_context().run, task.function, *args, **kwargs)
+            running.leftover = asyncio.get_running_loop().run_in_executor(
+                self._threads, self._in_thread, call
             )
+            return await asyncio.shield(running.leftover)
 
         call: Callable[[], Awaitable[Any]] = run
         for middleware in reversed(self._middleware):
             call = _wrapped(middleware, running.job, call)
         return await call()
+
+    def _in_thread(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        finally:
+            if os.getpid() != self._pid:
+                os._exit(0)  # the handler forked and its child came back: it is no worker
 
     def _arguments(self, task: Task[Any, Any], claimed: Claimed) -> tuple[list[Any], dict[str, Any]]:
         payload = claimed.payload

@@ -9,13 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-import structlog
-
 from holdfast.domain.job import Session
+from holdfast.engine.log import Log
 from holdfast.engine.ports import Clock, Heart, Threads
 from holdfast.errors import StoreError
 
-log = structlog.get_logger("holdfast.worker")
+log = Log("holdfast.worker")
 
 
 class Heartbeat:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-import structlog
-
-from holdfast.domain.job import Settlement
+from holdfast.domain.job import Lease, Settlement
+from holdfast.engine.log import Log
 from holdfast.engine.ports import Answer, Clock, Store
 from holdfast.errors import StoreError
 
-log = structlog.get_logger("holdfast.worker")
+log = Log("holdfast.worker")
 
 MOST_AT_ONCE = 1000
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
@@ -25,11 +24,17 @@ class Settler:
     def __init__(self, store: Store, clock: Clock, settled: Callable[[], None]) -> None:
         self._store, self._clock, self._settled = store, clock, settled
         self._waiting: list[Settlement] = []
+        self._sending: list[Settlement] = []
         self._bell = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._abandoned = False
         self.backlog = 0
+
+    @property
+    def leases(self) -> set[Lease]:
+        """Whose ends are on their way."""
+        return {settlement.lease for settlement in (*self._sending, *self._waiting)}
 
     def put(self, settlement: Settlement) -> None:
         self.backlog += 1
@@ -44,7 +49,9 @@ class Settler:
             self._bell.clear()
             while self._waiting:
                 batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+                self._sending = batch
                 await self._send(batch)
+                self._sending = []
                 self.backlog -= len(batch)
                 self._settled()
             self._idle.set()

@@ -8,12 +8,11 @@ from concurrent.futures import Executor
 from datetime import timedelta
 from typing import Any
 
-import structlog
-
 from holdfast.domain.job import Claimed, Lane, Lease, Session, Settlement
 from holdfast.domain.verdict import Bury, Complete, Release, RetryAfter, Verdict
 from holdfast.engine.context import Job
 from holdfast.engine.engine import Engine
+from holdfast.engine.log import Log
 from holdfast.engine.ports import Threads
 from holdfast.errors import StoreError
 from holdfast.worker.attempts import Executors, Middleware, Running
@@ -21,7 +20,7 @@ from holdfast.worker.heart import Heartbeat
 from holdfast.worker.processes import ProcessPool
 from holdfast.worker.settler import Settler
 
-log = structlog.get_logger("holdfast.worker")
+log = Log("holdfast.worker")
 
 #: An attempt that runs longer than this is worth asking the store about: was it cancelled?
 WATCH_EVERY = 1.0
@@ -40,6 +39,7 @@ class Worker:
         concurrency: int | None = None,
         middleware: Sequence[Middleware] = (),
         resources: Any = None,
+        until_idle: bool = False,
         expect: Callable[[timedelta], None] = lambda delay: None,
     ) -> None:
         self.name = engine.ids.worker_name()
@@ -49,8 +49,13 @@ class Worker:
         self._resources = resources
         self._processes = ProcessPool(pool)
         self._executors = Executors(engine, pool, self._processes, list(middleware))
+        self._until_idle = until_idle
         self._expect = expect  #: told how soon something that was requeued here will be due
         self._running: dict[Lease, Running] = {}
+        self._leftovers: set[asyncio.Future[Any]] = set()
+        self._in_doubt = False  #: a claim's answer was lost: leases may be ours that we do not know
+        self._suspects: set[Lease] = set()
+        self._warned: set[str] = set()
         self._bell = asyncio.Event()
         self._stopping = asyncio.Event()
         self._hurry = False
@@ -131,19 +136,18 @@ class Worker:
     async def _lanes(self) -> list[Lane]:
         """What this worker can run: its tasks in their own queues, and in any other queue they were sent to."""
         names = {task.name for task in self._engine.tasks.values()}
-        lanes = {task.lane for task in self._engine.tasks.values()} | set(await self._engine.store.lanes())
+        waiting = await self._engine.store.lanes()
+        lanes = {task.lane for task in self._engine.tasks.values()} | waiting.keys()
         found = [
             lane
             for lane in lanes
             if lane.task in names and (self._queues is None or lane.queue in self._queues)
         ]
-        unknown = sorted({lane.task for lane in lanes if lane.task not in names})
+        unknown = {lane.task for lane in lanes if lane.task not in names and waiting.get(lane)} - self._warned
         if unknown:
-            log.warning(
-                "worker.unknown_tasks",
-                tasks=unknown,
-                hint="their jobs stay queued for a worker that has them",
-            )
+            self._warned |= unknown
+            hint = "their jobs stay queued for a worker that has them"
+            log.warning("worker.unknown_tasks", tasks=sorted(unknown), hint=hint)
         return sorted(found)
 
     async def _claim_until_stopped(self, attempts: asyncio.TaskGroup) -> None:
@@ -156,19 +160,29 @@ class Worker:
                 continue
             if self._engine.clock.monotonic() > lanes_at + 5:
                 lanes, lanes_at = await self._refreshed(lanes), self._engine.clock.monotonic()
-            room = self._slots - len(self._running)
+            room = self._slots - len(self._running) - len(self._leftovers)
             # Finished attempts that still travel to the store bound the claims too: a store that cannot keep up
             # with the settling must not be asked for more.
             if room <= 0 or self._settler.backlog > 2 * self._slots:
                 await self._bell.wait()
                 continue
-            claimed = await self._claim(lanes, room)
+            # Half of the slots at a time: while one half runs, the store is busy with the other.
+            claimed = await self._claim(lanes, min(room, (self._slots + 1) // 2))
             for job in claimed:
                 self._start(job, attempts)
             if not claimed and self._session is not None:
-                await self._wait_for_work(lanes, poll)
-            elif len(claimed) == room:
-                await asyncio.sleep(0)  # let what was claimed begin before the room is counted again
+                if self._until_idle and await self._is_idle():
+                    self.stop()
+                else:
+                    await self._wait_for_work(lanes, poll)
+
+    async def _is_idle(self) -> bool:
+        """Nothing is left that could be run here, now or later."""
+        if self._running or self._settler.backlog:
+            return False
+        mine, waiting = set(await self._lanes()), await self._engine.store.lanes()
+        left = any(count for lane, count in waiting.items() if lane in mine)
+        return not left and not (await self._engine.counts())["processing"]
 
     async def _refreshed(self, lanes: list[Lane]) -> list[Lane]:
         try:
@@ -181,6 +195,7 @@ class Worker:
         try:
             return await self._engine.store.claim(self._session, lanes, room)
         except StoreError as error:
+            self._in_doubt = True
             log.warning("claim.waits", reason=str(error))
             await self._pause(1.0)
             return []
@@ -231,11 +246,24 @@ class Worker:
             verdict = await self._executors.attempt(running)
         finally:
             self._running.pop(claimed.lease, None)
+            self._mind(running.leftover)
             self._bell.set()
         if verdict is not None:
             spent = timedelta(seconds=self._engine.clock.monotonic() - running.started)
             self._settler.put(Settlement(claimed.lease, verdict, claimed.attempt, spent))
             self._tell(claimed, verdict, spent)
+
+    def _mind(self, thread: asyncio.Future[Any] | None) -> None:
+        """A thread that outlives its attempt keeps its slot until it ends: it still uses what a slot stands for."""
+        if thread is not None and not thread.done():
+            self._leftovers.add(thread)
+            thread.add_done_callback(self._forget)
+
+    def _forget(self, thread: asyncio.Future[Any]) -> None:
+        self._leftovers.discard(thread)
+        if not thread.cancelled():
+            thread.exception()  # asked for: its verdict has been given long ago
+        self._bell.set()
 
     def _tell(self, claimed: Claimed, verdict: Verdict, spent: timedelta) -> None:
         match verdict:
@@ -258,12 +286,13 @@ class Worker:
                 log.info("job.released", **_facts(claimed, spent), why=why)
 
     async def _watch(self) -> None:
-        """Find out about cancelled and reclaimed attempts, and tell their handlers."""
+        """Ask the store, every so often, what is still ours: tell handlers whose attempts were taken away, and give
+        back leases that we hold without knowing, because the answer to the claim was lost."""
         while True:
             await self._engine.clock.sleep(WATCH_EVERY)
             now, session = self._engine.clock.monotonic(), self._session
             old = [r for r in self._running.values() if now - r.started > WATCH_EVERY]
-            if not old or session is None:
+            if session is None or not (old or self._in_doubt):
                 continue
             try:
                 held = await self._engine.store.held(session)
@@ -273,6 +302,15 @@ class Worker:
                 if running.claimed.lease not in held and not running.job.completed:
                     log.info("job.taken_away", job_id=running.job.id, epoch=running.job.epoch)
                     running.end("lost")
+            self._give_back_unknown(held)
+
+    def _give_back_unknown(self, held: set[Lease]) -> None:
+        unknown = held - self._running.keys() - self._settler.leases
+        for lease in unknown & self._suspects:  # seen twice: no claim can be that long on its way
+            log.warning("claim.answer_lost", job_id=lease.job_id, epoch=lease.epoch)
+            self._settler.put(Settlement(lease, Release(why="the answer to the claim was lost")))
+        self._in_doubt = bool(unknown)
+        self._suspects = unknown
 
     # -- stopping ---------------------------------------------------------------------------------------------------
     async def _drain(self) -> None:

@@ -47,8 +47,7 @@ class Bell:
             while self._wanted:
                 self._wanted = False
                 try:
-                    async with self._lines.take("notify") as connection:
-                        await connection.execute("SET synchronous_commit = off")
+                    async with self._lines.take("notify", synchronous_commit="off") as connection:
                         await connection.execute(f"NOTIFY {CHANNEL}")
                 except StoreError:
                     return  # a hint: whoever waits will look by itself

@@ -7,8 +7,6 @@ is used by one caller at a time. A pool's reset after each use would cost a roun
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -114,23 +112,14 @@ class Lines:
             await connection.execute(f"SET holdfast.clock_offset = '{self.offset}'")
         return connection
 
-    @asynccontextmanager
-    async def take(self, name: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    def take(self, name: str, **settings: str) -> _Taken:
         """The connection of this line, for one caller at a time. A lost one is replaced by the next caller."""
         if self.closed:
             raise StoreError("the store is closed; open it again to go on")
-        line = self._lines.setdefault(name, _Line())
-        async with line.lock:
-            if line.connection is None or line.connection.is_closed():
-                line.connection = await self.connect()
-            try:
-                yield line.connection
-            except BaseException as error:
-                if not isinstance(error, asyncpg.PostgresError) or isinstance(error, _AWAY):
-                    line.drop()  # whatever it is in the middle of, nobody may use it again
-                if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)):
-                    raise translate(error, self._url) from error
-                raise
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = _Line(settings)
+        return _Taken(self, line)
 
     async def shift(self, offset: str) -> None:
         self.offset = offset
@@ -151,7 +140,8 @@ class Lines:
 
 
 class _Line:
-    def __init__(self) -> None:
+    def __init__(self, settings: dict[str, str]) -> None:
+        self.settings = settings
         self.lock = asyncio.Lock()
         self.connection: asyncpg.Connection[Any] | None = None
 
@@ -159,3 +149,35 @@ class _Line:
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.terminate()
+
+
+class _Taken:
+    """`async with`, written out: it is entered for every statement, and a generator would cost more than the lock."""
+
+    __slots__ = ("_line", "_lines")
+
+    def __init__(self, lines: Lines, line: _Line) -> None:
+        self._lines, self._line = lines, line
+
+    async def __aenter__(self) -> asyncpg.Connection[Any]:
+        line = self._line
+        await line.lock.acquire()
+        if line.connection is None or line.connection.is_closed():
+            try:
+                line.connection = await self._lines.connect(**line.settings)
+            except BaseException:
+                line.lock.release()
+                raise
+        return line.connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        line = self._line
+        line.lock.release()
+        if error is None:
+            return
+        if isinstance(error, (*_AWAY, TimeoutError)) or not isinstance(error, Exception):
+            line.drop()  # lost, or left in the middle of something: nobody may use it again
+        if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)):
+            raise translate(error, self._lines._url) from error

@@ -203,7 +203,7 @@ class Moves:
         ):
             return Answer.REPEATED
         row = await self._db.fetchrow(
-            "SELECT outcome, attempt, refused FROM holdfast.attempt WHERE job_id = $1 AND epoch = $2",
+            "SELECT outcome, attempt FROM holdfast.attempt WHERE job_id = $1 AND epoch = $2",
             job_id,
             epoch,
         )
@@ -213,12 +213,17 @@ class Moves:
             return await self._keep_late(settlement.lease, row["attempt"], row["outcome"], verdict)
         if row["outcome"] != "reclaimed":
             return Answer.REPEATED
-        if not row["refused"]:
-            await self._db.execute(
-                "UPDATE holdfast.attempt SET refused = true WHERE job_id = $1 AND epoch = $2", job_id, epoch
-            )
-            await self._record_one(Kind.stale_write, job_id, epoch, row["attempt"], {})
+        await self.refuse_once(settlement.lease)
         return Answer.STALE
+
+    async def refuse_once(self, lease: Lease) -> None:
+        """Put on record, once, that the holder of a reclaimed lease tried to write."""
+        attempt = await self._db.fetchval(
+            "UPDATE holdfast.attempt SET refused = true WHERE job_id = $1 AND epoch = $2 AND outcome = 'reclaimed' AND NOT refused"
+            " RETURNING attempt", *lease,
+        )  # fmt: skip
+        if attempt is not None:
+            await self._record_one(Kind.stale_write, *lease, attempt, {})
 
     async def _keep_late(self, lease: Lease, attempt: int, reason: str, verdict: Verdict) -> Answer:
         outcome = outcome_of(verdict)

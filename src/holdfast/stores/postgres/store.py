@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import asyncpg
 
@@ -340,11 +340,9 @@ class PostgresStore:
         await self._tell_hooks(connection, moves.told)
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
-        if (
-            await self._again("people", lambda db: db.fetchval(SQL["record_step"], *lease, name, result))
-            is None
-        ):
-            raise LeaseLost(*lease)
+        sql = SQL["record_step"]
+        if await self._again("people", lambda db: db.fetchval(sql, *lease, name, result)) is None:
+            await self._refuse(lease)
 
     async def steps(self, job_id: JobId) -> dict[str, str]:
         rows = await self._read(
@@ -360,7 +358,11 @@ class PostgresStore:
         )
         told = to_json({"percent": percent, "message": message})
         if await self._again("people", lambda db: db.fetchval(sql, *lease, told)) is None:
-            raise LeaseLost(*lease)
+            await self._refuse(lease)
+
+    async def _refuse(self, lease: Lease) -> NoReturn:
+        await self._write("people", lambda moves: moves.refuse_once(lease))
+        raise LeaseLost(*lease)
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:

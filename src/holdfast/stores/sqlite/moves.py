@@ -424,21 +424,26 @@ class Move:
     def _refuse(self, number: int, uid: str, epoch: int, verdict: Verdict) -> Answer:
         """The lease had ended before: the attempt's own record says how, and so what this write is."""
         row = self.connection.execute(
-            "SELECT outcome, attempt, refused FROM attempt WHERE job = ? AND epoch = ?", (number, epoch)
+            "SELECT outcome, attempt FROM attempt WHERE job = ? AND epoch = ?", (number, epoch)
         ).fetchone()
         if row is None:
             return Answer.STALE  # this lease was never given out
-        outcome, attempt, refused = row
+        outcome, attempt = row
         if outcome in ("timed_out", "cancelled"):
             return self._keep_late(number, uid, epoch, attempt, outcome, verdict)
         if outcome != "reclaimed":
             return Answer.REPEATED
-        if not refused:
-            self.connection.execute(
-                "UPDATE attempt SET refused = 1 WHERE job = ? AND epoch = ?", (number, epoch)
-            )
-            self.record_one(Kind.stale_write, uid, epoch, attempt)
+        self.refuse_once(Lease(JobId(uid), epoch))
         return Answer.STALE
+
+    def refuse_once(self, lease: Lease) -> None:
+        """Put on record, once, that the holder of a reclaimed lease tried to write."""
+        row = self.connection.execute(
+            "UPDATE attempt SET refused = 1 WHERE job = (SELECT id FROM job WHERE uid = ?) AND epoch = ?"
+            " AND outcome = 'reclaimed' AND NOT refused RETURNING attempt", lease
+        ).fetchone()  # fmt: skip
+        if row is not None:
+            self.record_one(Kind.stale_write, *lease, row[0])
 
     def _keep_late(
         self, number: int, uid: str, epoch: int, attempt: int, reason: str, verdict: Verdict

@@ -32,7 +32,7 @@ from holdfast.domain.job import (
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Failure
 from holdfast.engine.ports import Answer, Clock, Heart, Hook, Page, Reclaim, Retention, Threads
-from holdfast.errors import StoreError
+from holdfast.errors import LeaseLost, StoreError
 from holdfast.stores.sqlite.connection import connect, translate
 from holdfast.stores.sqlite.migrate import check, migrate
 from holdfast.stores.sqlite.moves import LaneNumbers, Move
@@ -200,10 +200,17 @@ class SqliteStore:
         self._move(lambda move: move.complete_in(lease, result, duration))(connection)
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
-        await self._write(lambda move: move.record_step(lease, name, result))
+        await self._fenced(lease, lambda move: move.record_step(lease, name, result))
 
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
-        await self._write(lambda move: move.record_progress(lease, percent, message))
+        await self._fenced(lease, lambda move: move.record_progress(lease, percent, message))
+
+    async def _fenced(self, lease: Lease, operation: Callable[[Move], None]) -> None:
+        try:
+            await self._write(operation)
+        except LeaseLost:
+            await self._write(lambda move: move.refuse_once(lease))
+            raise
 
     async def expired(self, limit: int) -> list[Expired]:
         rows = self._read(lambda reader: Move(reader._db, self._clock, self._lanes).expired(limit))

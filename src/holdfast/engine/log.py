@@ -1,0 +1,40 @@
+"""The engine's voice: an event and its facts, said once, wherever the application wants to hear it.
+
+When structlog is configured (the CLI does, an application may) lines go there. Otherwise they go to the standard library's
+logging, so that a program which merely uses Holdfast is not talked into its output.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import structlog
+
+
+class Log:
+    __slots__ = ("_name", "_std")
+
+    def __init__(self, name: str) -> None:
+        self._name, self._std = name, logging.getLogger(name)
+
+    def debug(self, event: str, **facts: Any) -> None:
+        self._say(logging.DEBUG, event, facts)
+
+    def info(self, event: str, **facts: Any) -> None:
+        self._say(logging.INFO, event, facts)
+
+    def warning(self, event: str, **facts: Any) -> None:
+        self._say(logging.WARNING, event, facts)
+
+    def exception(self, event: str, **facts: Any) -> None:
+        """For bugs of ours only: with the stack."""
+        self._say(logging.ERROR, event, {**facts, "exc_info": True})
+
+    def _say(self, level: int, event: str, facts: dict[str, Any]) -> None:
+        if structlog.is_configured():
+            structlog.get_logger(self._name).log(level, event, **facts)
+        elif self._std.isEnabledFor(level):
+            stack = facts.pop("exc_info", False)
+            told = " ".join(f"{name}={value}" for name, value in facts.items())
+            self._std.log(level, "%s %s", event, told, exc_info=stack)

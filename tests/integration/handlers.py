@@ -1,0 +1,28 @@
+"""Handlers at the top of a module, because they run in a child process."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def exits() -> None:
+    sys.exit(3)
+
+
+def dies() -> None:
+    os.kill(os.getpid(), 9)
+
+
+def forks() -> int:
+    pid = os.fork()
+    if pid == 0:
+        return -1
+    os.waitpid(pid, 0)
+    return 1
+
+
+def returns_a_lock() -> object:
+    import threading
+
+    return threading.Lock()
