@@ -147,8 +147,7 @@ class Claimed(NamedTuple):
     trace: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """One attempt's end, on its way to the store."""
 
     lease: Lease

@@ -32,10 +32,11 @@ class Job:
 
     __slots__ = ("_claimed", "_clock", "_started", "_steps", "_store", "cancelled", "completed", "resources")
 
-    def __init__(self, claimed: Claimed, store: Store, clock: Clock, resources: Any = None) -> None:
-        self._claimed, self._store, self._clock = claimed, store, clock
+    def __init__(
+        self, claimed: Claimed, store: Store, clock: Clock, started: float, resources: Any = None
+    ) -> None:
+        self._claimed, self._store, self._clock, self._started = claimed, store, clock, started
         self._steps: dict[str, str] | None = None
-        self._started = clock.monotonic()
         self.cancelled = (
             False  #: set when the job was cancelled or its lease was lost; a sync handler should look
         )

@@ -70,7 +70,7 @@ class Signature:
         parameters = inspect.signature(function).parameters
         self.takes_job = "job" in parameters
         self._places: list[str] = []  # parameters that may be given by place
-        self._only_places: set[str] = set()  # and those that cannot be given by name
+        self._by_name: set[str] = set()  # and those that may be given by name
         self._names: set[str] = set()
         self._required: set[str] = set()
         self._rest: str | None = None  # *args
@@ -89,8 +89,8 @@ class Signature:
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 self._places.append(name)
             self._names.add(name)
-            if parameter.kind is parameter.POSITIONAL_ONLY:
-                self._only_places.add(name)
+            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                self._by_name.add(name)
             # A default is not stored: the function's own applies when the job runs.
             fields.append((name, kind, msgspec.UNSET))
         self._required_in_order = [name for name in self._places if name in self._required]
@@ -122,20 +122,16 @@ class Signature:
 
     def _bind_names(self, bound: dict[str, Any], kwargs: Mapping[str, Any]) -> None:
         for name, value in kwargs.items():
-            if name == "job" and self.takes_job:
-                raise UsageError(f"{self.task}() is given its job by the worker; leave out job=")
-            if name in self._only_places and self._extra is None:
-                raise UsageError(f"{self.task}() takes the argument {name} by place only")
-            if name in bound and name not in self._only_places:
-                raise UsageError(f"{self.task}() got two values for the argument {name}")
-            if (
-                name in self._names
-                and name not in self._only_places
-                and name not in (self._rest, self._extra)
-            ):
+            if name in self._by_name:
+                if name in bound:
+                    raise UsageError(f"{self.task}() got two values for the argument {name}")
                 bound[name] = value
+            elif name == "job" and self.takes_job:
+                raise UsageError(f"{self.task}() is given its job by the worker; leave out job=")
             elif self._extra is not None:
                 bound.setdefault(self._extra, {})[name] = value
+            elif name in self._names and name != self._rest:
+                raise UsageError(f"{self.task}() takes the argument {name} by place only")
             else:
                 known = ", ".join(sorted(self._names)) or "none"
                 raise UsageError(f"{self.task}() has no argument {name}; it takes: {known}")

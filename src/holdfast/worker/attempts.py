@@ -25,6 +25,9 @@ from holdfast.worker.processes import ProcessPool
 Middleware = Callable[[Job, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
+_NOTHING = Complete("null")
+
+
 class Running:
     """An attempt under way, and the ways to end it from outside."""
 
@@ -62,9 +65,10 @@ class Executors:
     async def attempt(self, running: Running) -> Verdict | None:
         """Run the handler; None when the attempt was taken away and nothing may be written."""
         claimed = running.claimed
-        early = self._too_late(claimed)
-        if early is not None:
-            return early
+        if claimed.until_deadline is not None or claimed.start_within is not None:
+            early = self._too_late(claimed)
+            if early is not None:
+                return early
         task = self._engine.tasks[claimed.lane.task]
         timer = None
         if claimed.timeout is not None:
@@ -72,8 +76,15 @@ class Executors:
                 claimed.timeout.total_seconds(), running.end, "timeout"
             )
         try:
-            result = await self._call(task, running)
-            verdict = self._completed(task, result)
+            args, kwargs = self._arguments(task, claimed)
+            if task.signature.takes_job:
+                kwargs["job"] = running.job
+            run_as(running.job)
+            if task.policy.execute == "async" and not self._middleware:
+                result = await task.function(*args, **kwargs)
+            else:
+                result = await self._call(task, running, args, kwargs)
+            verdict = _NOTHING if result is None else self._completed(task, result)
         except asyncio.CancelledError as error:
             verdict = self._ended(running, error)
         except BaseException as error:
@@ -98,13 +109,10 @@ class Executors:
             return Bury(Failure.of("STARTED_TOO_LATE"))
         return None
 
-    async def _call(self, task: Task[Any, Any], running: Running) -> Any:
-        args, kwargs = self._arguments(task, running.claimed)
-        run_as(running.job)
-        if task.signature.takes_job:
-            kwargs["job"] = running.job
-        if not self._middleware and task.is_async and task.policy.execute == "async":
-            return await task.function(*args, **kwargs)
+    async def _call(
+        self, task: Task[Any, Any], running: Running, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """Through the middleware, in the executor that the task asks for."""
 
         async def run() -> Any:
             if task.policy.execute == "process":
@@ -143,8 +151,6 @@ class Executors:
     def _completed(self, task: Task[Any, Any], result: Any) -> Verdict:
         if not task.policy.store_result:
             return Complete(None)
-        if result is None:
-            return Complete("null")
         try:
             text = encode(result, what="the result")
         except PayloadError as error:

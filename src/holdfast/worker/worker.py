@@ -168,8 +168,7 @@ class Worker:
                 continue
             # Half of the slots at a time: while one half runs, the store is busy with the other.
             claimed = await self._claim(lanes, min(room, (self._slots + 1) // 2))
-            for job in claimed:
-                self._start(job, attempts)
+            self._start(claimed, attempts)
             if not claimed and self._session is not None:
                 if self._until_idle and await self._is_idle():
                     self.stop()
@@ -231,13 +230,12 @@ class Worker:
             await self._pause(1.0)
 
     # -- running ----------------------------------------------------------------------------------------------------
-    def _start(self, claimed: Claimed, attempts: asyncio.TaskGroup) -> None:
-        engine = self._engine
-        running = Running(
-            claimed, Job(claimed, engine.store, engine.clock, self._resources), engine.clock.monotonic()
-        )
-        self._running[claimed.lease] = running
-        running.task = attempts.create_task(self._execute(running))
+    def _start(self, claimed: list[Claimed], attempts: asyncio.TaskGroup) -> None:
+        store, clock, now = self._engine.store, self._engine.clock, self._engine.clock.monotonic()
+        for one in claimed:
+            running = Running(one, Job(one, store, clock, now, self._resources), now)
+            self._running[one.lease] = running
+            running.task = attempts.create_task(self._execute(running))
 
     async def _execute(self, running: Running) -> None:
         """One attempt from its start to the hand-over of its verdict. No exception leaves it."""
@@ -246,16 +244,19 @@ class Worker:
             verdict = await self._executors.attempt(running)
         finally:
             self._running.pop(claimed.lease, None)
-            self._mind(running.leftover)
+            if running.leftover is not None:
+                self._mind(running.leftover)
             self._bell.set()
         if verdict is not None:
             spent = timedelta(seconds=self._engine.clock.monotonic() - running.started)
             self._settler.put(Settlement(claimed.lease, verdict, claimed.attempt, spent))
-            self._tell(claimed, verdict, spent)
+            # A completion is not logged: the event log has it, and a line for each would cost more than the job.
+            if not isinstance(verdict, Complete):
+                self._tell(claimed, verdict, spent)
 
-    def _mind(self, thread: asyncio.Future[Any] | None) -> None:
+    def _mind(self, thread: asyncio.Future[Any]) -> None:
         """A thread that outlives its attempt keeps its slot until it ends: it still uses what a slot stands for."""
-        if thread is not None and not thread.done():
+        if not thread.done():
             self._leftovers.add(thread)
             thread.add_done_callback(self._forget)
 
@@ -267,8 +268,6 @@ class Worker:
 
     def _tell(self, claimed: Claimed, verdict: Verdict, spent: timedelta) -> None:
         match verdict:
-            case Complete():
-                return  # the event log has it; a line for each would cost more than the job
             case RetryAfter(delay, failure):
                 self._expect(delay)
                 log.debug(

@@ -51,8 +51,8 @@ def failure_json(failure: Failure | None) -> str | None:
 class Moves:
     """One operation on one connection; *told* collects what the hooks are told before the commit."""
 
-    def __init__(self, connection: asyncpg.Connection[Any]) -> None:
-        self._db = connection
+    def __init__(self, connection: asyncpg.Connection[Any], *, telling: bool = False) -> None:
+        self._db, self._telling = connection, telling
         self.told: list[Moved] = []
         self.freed = False  #: a key became free: `grant` should run
 
@@ -94,16 +94,17 @@ class Moves:
             done = _leases(rows)
             applied = [s for s in settlements if s.lease in done]
         self.freed |= any(row[2] is not None for row in rows)
-        self.told += [
-            Moved(
-                Kind.complete,
-                s.lease.job_id,
-                s.lease.epoch,
-                s.attempt,
-                {"duration_ms": _milliseconds(s.duration)},
-            )
-            for s in applied
-        ]
+        if self._telling:
+            self.told += [
+                Moved(
+                    Kind.complete,
+                    s.lease.job_id,
+                    s.lease.epoch,
+                    s.attempt,
+                    {"duration_ms": _milliseconds(s.duration)},
+                )
+                for s in applied
+            ]
         return {s.lease: Answer.APPLIED for s in applied}
 
     async def _requeue(
@@ -131,7 +132,8 @@ class Moves:
         self.freed |= any(row[2] is not None for row in rows)
         done = _leases(rows)
         applied = [(lease, meta) for lease, _, _, _, meta in items if lease in done]
-        self.told += [Moved(kind, lease.job_id, lease.epoch, 0, meta) for lease, meta in applied]
+        if self._telling:
+            self.told += [Moved(kind, lease.job_id, lease.epoch, 0, meta) for lease, meta in applied]
         return {lease: Answer.APPLIED for lease, _ in applied}
 
     async def _bury(self, settlements: Sequence[Settlement]) -> dict[Lease, Answer]:

@@ -126,7 +126,7 @@ class PostgresStore:
         """Make moves. Without hooks a single statement needs no transaction around it (*atomic* False)."""
 
         async def run(connection: asyncpg.Connection[Any]) -> T:
-            moves = Moves(connection)
+            moves = Moves(connection, telling=bool(self.hooks))
             if not atomic and not self.hooks:
                 answer = await operation(moves)
             else:
@@ -335,7 +335,7 @@ class PostgresStore:
     async def complete_in(
         self, connection: Any, lease: Lease, result: str | None, duration: timedelta
     ) -> None:
-        moves = Moves(connection)
+        moves = Moves(connection, telling=bool(self.hooks))
         await moves.complete_in(lease, result, duration)
         await self._tell_hooks(connection, moves.told)
 

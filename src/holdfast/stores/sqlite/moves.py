@@ -44,6 +44,7 @@ OVERRUN_MARGIN_US = 5_000_000
 #: How many jobs one event row may speak of: the place in the row is part of an event's id.
 MOST_PER_EVENT = 1000
 
+_MILLISECOND = timedelta(milliseconds=1)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -313,7 +314,13 @@ class Move:
             sql = f"SELECT j.uid, {epoch} FROM {marked} WHERE {epoch[0]}.settle_event = ?"
             leases = {Lease(uid, epoch) for uid, epoch in self.connection.execute(sql, (seq,))}
             applied = [s for s in settlements if s.lease in leases]
-        self.record(seq, kind, [(*s.lease, s.attempt, _meta(s)) for s in applied])
+        if kind is Kind.complete:
+            moves: list[tuple[str, int, int, dict[str, Any] | None]] = [
+                (*s.lease, s.attempt, {"duration_ms": s.duration // _MILLISECOND}) for s in applied
+            ]
+        else:
+            moves = [(*s.lease, s.attempt, _meta(s)) for s in applied]
+        self.record(seq, kind, moves)
         return {s.lease: Answer.APPLIED for s in applied}
 
     def _requeue(self, settlements: Sequence[Settlement]) -> dict[Lease, Answer]:
@@ -418,7 +425,7 @@ class Move:
             self.connection.execute("DELETE FROM step WHERE job = ? AND name = ?", (number, name))
         self.record_one(
             kind, uid, epoch, attempt, error_code=failure.code, gateway_http_status=failure.gateway_status,
-            duration_ms=round(duration / timedelta(milliseconds=1)) if duration is not None else None,
+            duration_ms=duration // _MILLISECOND if duration is not None else None,
         )  # fmt: skip
 
     def _refuse(self, number: int, uid: str, epoch: int, verdict: Verdict) -> Answer:
@@ -694,7 +701,7 @@ def _kind_of(verdict: Verdict) -> Kind:
 
 
 def _meta(settlement: Settlement) -> dict[str, Any] | None:
-    meta: dict[str, Any] = {"duration_ms": round(settlement.duration / timedelta(milliseconds=1))}
+    meta: dict[str, Any] = {"duration_ms": settlement.duration // _MILLISECOND}
     match settlement.verdict:
         case RetryAfter(delay, failure):
             meta |= {
