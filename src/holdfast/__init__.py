@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.domain.job import Attempt, DeadLetter, Event, JobRow, LateResult
     from holdfast.domain.moves import MOVES, State
     from holdfast.domain.policy import Retry
-    from holdfast.engine.context import Job, current_job
+    from holdfast.engine.context import THIS_JOB, Job, current_job
     from holdfast.engine.ports import Moved, Page, Retention, Transaction
     from holdfast.engine.tasks import Handle, Task
     from holdfast.errors import (
@@ -35,6 +35,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "MOVES",
+    "THIS_JOB",
     "Attempt",
     "Conflict",
     "DeadLetter",
@@ -88,6 +89,7 @@ _HOMES = {
     "State": "holdfast.domain.moves",
     "Retry": "holdfast.domain.policy",
     "Job": "holdfast.engine.context",
+    "THIS_JOB": "holdfast.engine.context",
     "current_job": "holdfast.engine.context",
     "Moved": "holdfast.engine.ports",
     "Page": "holdfast.engine.ports",

@@ -166,8 +166,9 @@ class Signature:
                 check(data)
             except Exception:
                 data = b""
-            # `dump` says in our words what is wrong with it.
-            texts.append(data.decode() if 0 < len(data) <= limit else self.dump(arguments, limit))
+            # `dump` says in our words what is wrong with it, and knows a null that was NaN from one that was None.
+            fits = 0 < len(data) <= limit and b"null" not in data
+            texts.append(data.decode() if fits else self.dump(arguments, limit))
         return texts
 
     def load(self, payload: str) -> tuple[list[Any], dict[str, Any]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.domain.classify import Rule
 from holdfast.domain.duration import Duration, duration, optional
@@ -17,6 +17,7 @@ from holdfast.errors import UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 EXECUTORS = ("async", "thread", "process")
@@ -145,13 +146,29 @@ class Task(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[Any]:
+    @overload
+    async def enqueue(
+        self: Task[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[T]: ...
+
+    @overload
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+
+    async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[Any]:
         """Store a call; answered after it is durable. Options (`owner=`, `delay=`, …) may be mixed in as keywords
         where the function has no argument of that name; `options(…)` says the same to the type checker."""
         options, rest = self._split(kwargs)
         return await Enqueuer(self, options).enqueue(*args, **rest)
 
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[Any]:
+    @overload
+    def enqueue_sync(
+        self: Task[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[T]: ...
+
+    @overload
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+
+    def enqueue_sync(self, *args: Any, **kwargs: Any) -> Handle[Any]:
         """`enqueue` for code without an event loop."""
         options, rest = self._split(kwargs)
         return Enqueuer(self, options).enqueue_sync(*args, **rest)
@@ -208,12 +225,28 @@ class Enqueuer(Generic[P, R]):
     def __init__(self, task: Task[P, R], options: Options) -> None:
         self._task, self._options = task, options
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[Any]:
+    @overload
+    async def enqueue(
+        self: Enqueuer[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[T]: ...
+
+    @overload
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+
+    async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[Any]:
         job = self._job(self._task.signature.bind(args, kwargs), self._options.id)
         [answer] = await self._task._sender.send([job], self._options.connection)
         return Handle(answer, self._task, self._task._sender)
 
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[Any]:
+    @overload
+    def enqueue_sync(
+        self: Enqueuer[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[T]: ...
+
+    @overload
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+
+    def enqueue_sync(self, *args: Any, **kwargs: Any) -> Handle[Any]:
         job = self._job(self._task.signature.bind(args, kwargs), self._options.id)
         [answer] = self._task._sender.send_sync([job], self._options.connection)
         return Handle(answer, self._task, self._task._sender)

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from concurrent.futures import Executor
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,7 @@ def _serve(pipe: Connection, parent: int) -> None:
     """The child's whole life: answer calls until the parent goes away."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, name="holdfast-parent", daemon=True).start()
     while True:
         try:
             module, name, args, kwargs = pipe.recv()
@@ -119,6 +121,14 @@ def _serve(pipe: Connection, parent: int) -> None:
             pipe.send(answer)
         except (TypeError, ValueError, AttributeError) as error:
             pipe.send(("raised", TypeError(f"the result cannot be sent back: {error}")))
+
+
+def _end_with_parent() -> None:
+    """A worker that was killed could not kill its children: without this, a long call would go on for nobody."""
+    worker = multiprocessing.parent_process()
+    if worker is not None:
+        worker.join()
+        os._exit(0)
 
 
 def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
