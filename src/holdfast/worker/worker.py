@@ -152,7 +152,7 @@ class Worker:
 
     async def _claim_until_stopped(self, attempts: asyncio.TaskGroup) -> None:
         poll = self._engine.settings.poll.total_seconds()
-        lanes, lanes_at = await self._lanes(), self._engine.clock.monotonic()
+        lanes, lanes_at = await self._refreshed([]), self._engine.clock.monotonic()
         while not self._stopping.is_set():
             self._bell.clear()
             if self._session is None:

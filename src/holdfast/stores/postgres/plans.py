@@ -70,7 +70,9 @@ def enqueue(jobs: Sequence[NewJob], *, grant: bool = True) -> Plan:
                 yield SQL["enqueue_again"], (*parameters(part, lane), spec.delay, spec.run_at)
             answers |= {job_id: Enqueued(job_id) for job_id in batch.ids}
     if keyed and grant:
-        yield SQL["grant"], ()
+        [(_, freed)] = yield SQL["grant"], ()
+        if freed:  # a slot that the statement itself has emptied is taken only by the next one
+            yield SQL["grant"], ()
     return [answers[job.id] for job in jobs]
 
 
