@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from typing import Literal
 
-from holdfast.domain.duration import Duration, duration, optional
+from holdfast.domain.duration import Duration, duration
 from holdfast.errors import UsageError
 
 Curve = Callable[[int], timedelta]
@@ -23,21 +24,27 @@ _FOREVER = timedelta(days=365)
 LONGEST = timedelta(hours=1)
 
 
-def _scaled(base: timedelta, factor: float) -> timedelta:
-    """base × factor, saturating: huge attempts must not overflow."""
-    return min(_FOREVER, timedelta(seconds=min(base.total_seconds() * factor, _FOREVER.total_seconds())))
+def _scaled(base: timedelta, number: float, power: float) -> timedelta:
+    """base × number ** power, saturating: huge attempts must not overflow."""
+    try:
+        seconds = base.total_seconds() * number**power
+    except OverflowError:
+        return _FOREVER if base else base
+    return timedelta(seconds=min(seconds, _FOREVER.total_seconds()))
 
 
 def exponential(base: Duration, factor: float = 2.0) -> Curve:
     start = duration(base)
-    if factor < 1:
+    if not 1 <= factor < inf:
         raise UsageError(f"factor is {factor}; a backoff that shrinks is a retry storm, use 1 or more")
-    return lambda attempt: _scaled(start, factor ** min(attempt - 1, _STEEPEST))
+    return lambda attempt: _scaled(start, factor, min(attempt - 1, _STEEPEST))
 
 
 def polynomial(base: Duration, power: float = 2.0) -> Curve:
     start = duration(base)
-    return lambda attempt: _scaled(start, float(min(attempt, 10_000)) ** power)
+    if not 0 <= power < inf:
+        raise UsageError(f"power is {power}; a backoff that shrinks is a retry storm, use 0 or more")
+    return lambda attempt: _scaled(start, float(min(attempt, 10_000)), power)
 
 
 def fixed(delay: Duration) -> Curve:
@@ -111,7 +118,7 @@ class Backoff:
 
     @classmethod
     def of(cls, curve: Curve, jitter: JitterSpec = None, cap: Duration | None = None) -> Backoff:
-        return cls(curve, jitter_of(jitter), optional(cap) or LONGEST)
+        return cls(curve, jitter_of(jitter), LONGEST if cap is None else duration(cap))
 
     def delay(self, attempt: int, chance: float, previous: timedelta = timedelta()) -> timedelta:
         """The wait after the *attempt*-th failure; never negative, never above the cap."""

@@ -46,12 +46,21 @@ _ERRNO = {
 
 #: Names of exception classes, by the library that defines them. A class is looked up along its bases.
 _BY_NAME: dict[str, dict[str, str]] = {
-    "httpx": {"TimeoutException": "CALL_TIMEOUT", "TransportError": "NETWORK", "InvalidURL": "BAD_CALL"},
+    "httpx": {
+        "TimeoutException": "CALL_TIMEOUT",
+        "UnsupportedProtocol": "BAD_CALL",
+        "TransportError": "NETWORK",
+        "InvalidURL": "BAD_CALL",
+    },
     "requests": {
         "Timeout": "CALL_TIMEOUT",
         "SSLError": "CERTIFICATE",
         "ConnectionError": "NETWORK",
         "ChunkedEncodingError": "NETWORK",
+        "MissingSchema": "BAD_CALL",
+        "InvalidSchema": "BAD_CALL",
+        "InvalidURL": "BAD_CALL",
+        "RequestException": "UNKNOWN",  # an OSError by birth, but nothing of it is about files
     },
     "aiohttp": {
         "ServerTimeoutError": "CALL_TIMEOUT",
@@ -68,8 +77,16 @@ _BY_NAME: dict[str, dict[str, str]] = {
         "HTTPClientError": "NETWORK",
         "NoCredentialsError": "PERMISSION",
     },
-    "psycopg": {"OperationalError": "DATABASE", "InterfaceError": "DATABASE"},
+    "psycopg": {
+        "OperationalError": "DATABASE",
+        "InterfaceError": "DATABASE",
+        "DataError": "BAD_CALL",
+        "InsufficientPrivilege": "PERMISSION",
+    },
     "asyncpg": {
+        "DataError": "BAD_CALL",  # before InterfaceError: its own check of arguments is one too
+        "InsufficientPrivilegeError": "PERMISSION",
+        "InvalidAuthorizationSpecificationError": "PERMISSION",
         "PostgresConnectionError": "DATABASE",
         "InterfaceError": "DATABASE",
         "CannotConnectNowError": "DATABASE",
@@ -78,10 +95,25 @@ _BY_NAME: dict[str, dict[str, str]] = {
         "OperatorInterventionError": "DATABASE",
     },
     "sqlite3": {"OperationalError": "DATABASE"},
-    "ssl": {"SSLCertVerificationError": "CERTIFICATE"},
+    # OSErrors whose numbers are not of the errno table: SSL_ERROR_SSL is 1, as EPERM is.
+    "ssl": {"SSLCertVerificationError": "CERTIFICATE", "SSLError": "NETWORK"},
+    "socket": {"gaierror": "NETWORK", "herror": "NETWORK"},
 }
 _BY_NAME["httpx2"] = _BY_NAME["httpx"]
 _LIBRARIES = frozenset(_BY_NAME)
+
+#: What AWS says with status 400, and means 429 or 408.
+_AWS = {
+    "Throttling": "THROTTLED",
+    "ThrottlingException": "THROTTLED",
+    "ThrottledException": "THROTTLED",
+    "TooManyRequestsException": "THROTTLED",
+    "RequestThrottled": "THROTTLED",
+    "RequestLimitExceeded": "THROTTLED",
+    "ProvisionedThroughputExceededException": "THROTTLED",
+    "SlowDown": "THROTTLED",
+    "RequestTimeout": "CALL_TIMEOUT",
+}
 
 
 def classify(
@@ -100,7 +132,7 @@ def classify(
     after: timedelta | None = None
     match error:
         case Retryable():
-            error_class, after = ErrorClass.TRANSIENT, optional(error.after)
+            error_class, after = ErrorClass.TRANSIENT, _asked(error)
         case Fatal():
             error_class = ErrorClass.PERMANENT
         case _ if policy is not None and not policy.allows(error):
@@ -113,7 +145,7 @@ def classify(
         after = retry_after(error, now)
         if status == 429 and error_class is not ErrorClass.PERMANENT:
             error_class = ErrorClass.THROTTLED
-    text = _first_line(str(error))
+    text = _first_line(_text(error))
     # The words of Retryable and Fatal are the task's own, written for people; other texts are technical.
     ours = isinstance(error, (Retryable, Fatal)) and bool(error.args)
     return Failure(
@@ -128,6 +160,24 @@ def classify(
     )
 
 
+def _asked(error: Retryable) -> timedelta | None:
+    """The delay of the task's own choice; one that cannot be read is left to the policy."""
+    try:
+        return optional(error.after)
+    except UsageError:
+        return None
+
+
+def _text(error: BaseException) -> str:
+    """What *error* says, in characters that every store can keep. Its __str__ is not our code: it may raise."""
+    try:
+        text = str(error)
+    except Exception:
+        return "(it has no words)"
+    # Only the head can matter, and a message may be as long as a file. NUL and half a surrogate pair fit no database.
+    return text[:5000].replace("\0", "�").encode(errors="replace").decode()
+
+
 def _first_line(text: str) -> str:
     line = text.strip().split("\n", 1)[0]
     return line if len(line) <= 500 else line[:499] + "…"
@@ -139,6 +189,8 @@ def _code_of(error: BaseException, status: int | None) -> str:
             return error.code
         case Retryable():
             return error.code or "RETRYABLE"
+    if aws := _AWS.get(_aws_code(error)):
+        return aws
     if status is not None:
         if status == 408:
             return "CALL_TIMEOUT"
@@ -149,6 +201,8 @@ def _code_of(error: BaseException, status: int | None) -> str:
         if status >= 400:
             return "HTTP_4XX"
     named = _by_name(type(error))
+    if named == "NETWORK" and _is_untrusted(error):
+        return "CERTIFICATE"
     if named:
         return named
     match error:
@@ -159,9 +213,7 @@ def _code_of(error: BaseException, status: int | None) -> str:
         case PermissionError():
             return "PERMISSION"
         case OSError():
-            return _ERRNO.get(
-                error.errno or 0, "NETWORK" if type(error).__module__ == "socket" else "IO_ERROR"
-            )
+            return _ERRNO.get(error.errno or 0, "IO_ERROR")
         case MemoryError():
             return "MEMORY"
         case UsageError() | Conflict() | TypeError() | NotImplementedError():
@@ -181,49 +233,74 @@ def _by_name(kind: type[BaseException]) -> str | None:
     return None
 
 
+def _is_untrusted(error: BaseException) -> bool:
+    """Whether a certificate is behind a network error: clients wrap it, some more than once."""
+    cause: BaseException | None = error
+    for _ in range(8):
+        if cause is None:
+            return False
+        if _by_name(type(cause)) == "CERTIFICATE":
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _aws_code(error: BaseException) -> str:
+    response = _get(error, "response")
+    inner = response.get("Error") if isinstance(response, dict) else None
+    return str(inner.get("Code")) if isinstance(inner, dict) else ""
+
+
+def _get(holder: object, name: str) -> Any:
+    """An attribute, or None. On a foreign object even looking may raise."""
+    try:
+        return getattr(holder, name, None)
+    except Exception:
+        return None
+
+
 def http_status(error: BaseException) -> int | None:
     """The status of the answer that *error* carries, in any of the usual places."""
     if isinstance(error, (Retryable, Fatal)):
         return None
-    response = getattr(error, "response", None)
+    response = _get(error, "response")
     if isinstance(response, dict):  # botocore
-        value: Any = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    elif response is not None:
-        value = getattr(response, "status_code", getattr(response, "status", None))
+        meta = response.get("ResponseMetadata")
+        value: Any = meta.get("HTTPStatusCode") if isinstance(meta, dict) else None
     else:
-        value = getattr(error, "status_code", getattr(error, "status", None))
+        holder = error if response is None else response
+        value = _get(holder, "status_code")
+        value = _get(holder, "status") if value is None else value
     return value if isinstance(value, int) and 400 <= value <= 599 else None
 
 
 def retry_after(error: BaseException, now: datetime | None = None) -> timedelta | None:
     """The Retry-After of the answer that *error* carries: seconds or an HTTP date."""
-    holder = getattr(error, "response", None)
-    headers = (
-        holder.get("ResponseMetadata", {}).get("HTTPHeaders")
-        if isinstance(holder, dict)
-        else getattr(holder, "headers", getattr(error, "headers", None))
-    )
-    if headers is None:
-        return None
+    response = _get(error, "response")
+    if isinstance(response, dict):
+        meta = response.get("ResponseMetadata")
+        headers: Any = meta.get("HTTPHeaders") if isinstance(meta, dict) else None
+    else:
+        headers = _get(error if response is None else response, "headers")
     try:
         value = headers.get("retry-after") or headers.get("Retry-After")
-    except (AttributeError, TypeError):
+    except Exception:  # no headers, or not like a dictionary
         return None
     return parse_retry_after(value, now)
 
 
 def parse_retry_after(value: object, now: datetime | None) -> timedelta | None:
-    """Read both forms; nonsense, negative and past times ask for nothing."""
+    """Read both forms; nonsense, zero, negative and past times ask for nothing: the policy's own delay is used."""
     if not isinstance(value, str) or len(value) > 64:
         return None
     text = value.strip()
     if text.isascii() and text.isdigit():
-        return timedelta(seconds=min(int(text), 10**8))
+        return timedelta(seconds=min(int(text), 10**8)) or None
     if now is None:
         return None
     try:
         when = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError):
+        left = (when if when.tzinfo else when.replace(tzinfo=UTC)) - now
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return max(timedelta(), when - now)
+    return left if left > timedelta() else None

@@ -18,7 +18,9 @@ _UNITS = {
     "d": 86_400 * 10**6,
     "w": 604_800 * 10**6,
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)", re.ASCII)
+#: "1h 30m" has spaces between its words; "1 30m" has one inside a number, and nobody can say what it means.
+_SPLIT_NUMBER = re.compile(r"[\d.] +[\d.]")
 _LONGEST = timedelta(days=36_500)
 
 
@@ -38,8 +40,8 @@ def duration(value: Duration) -> timedelta:
 
 
 def _parse(text: str) -> timedelta:
-    packed = text.replace(" ", "")
-    if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", packed):
+    packed = "" if _SPLIT_NUMBER.search(text) else text.replace(" ", "")
+    if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", packed, re.ASCII):
         return timedelta(seconds=float(packed))
     parts = _PART.findall(packed)
     if not parts or "".join(number + unit for number, unit in parts) != packed or len(packed) > 60:

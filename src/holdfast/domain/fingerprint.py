@@ -15,7 +15,8 @@ _MASKS = (
     (re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"<>]+"), "<url>"),
     (re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b"), "<address>"),
     (re.compile(r"(?<![\w/])(?:/[\w.@-]+){2,}/?"), "<path>"),
-    (re.compile(r"'[^']{0,200}'|\"[^\"]{0,200}\""), "<text>"),
+    # Not inside a word: the apostrophes of "can't … won't" quote nothing.
+    (re.compile(r"(?<!\w)'[^']{0,200}'(?!\w)|\"[^\"]{0,200}\""), "<text>"),
     (re.compile(r"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{12,}\b"), "<hex>"),
     (re.compile(r"\d+(?:\.\d+)?"), "<n>"),
 )

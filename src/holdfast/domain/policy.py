@@ -102,7 +102,10 @@ def judge_failure(
         delay = policy.backoff.delay(attempt, chance, previous)
     else:
         # A server's own time is jittered only upwards: earlier would break its word, all at once would break it.
-        asked = min(failure.retry_after, LONGEST_RETRY_AFTER)
+        # A task's own `Retryable(after=…)` carries no status and is not cut: its author knows why (E12).
+        asked = failure.retry_after
+        if failure.gateway_status is not None:
+            asked = min(asked, LONGEST_RETRY_AFTER)
         delay = asked + asked * (0.1 * chance)
     if policy.max_elapsed is not None and elapsed + delay > policy.max_elapsed:
         return Bury(failure)

@@ -38,6 +38,10 @@ def broken_rules(row: JobRow) -> Iterator[str]:
         yield "has a result but is not complete"
     if (row.error_code is not None) != (row.state is State.FAILED):
         yield f"is {row.state} with error_code {row.error_code}"
+    if row.error_message is not None and row.state is not State.FAILED:
+        yield f"is {row.state} with an error_message"
+    if row.lease_expires_at is not None and row.state is not State.PROCESSING:
+        yield f"is {row.state} with lease_expires_at {row.lease_expires_at}"
     if (row.leased_by is not None) != (row.state is State.PROCESSING):
         yield f"is {row.state} with leased_by {row.leased_by}"
     if (row.finished_at is not None) != (row.state in (State.COMPLETE, State.FAILED, State.CANCELLED)):

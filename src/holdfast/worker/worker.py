@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from datetime import timedelta
+from enum import Enum, auto
 from typing import Any
 
 from holdfast.domain.job import Claimed, Lane, Lease, Session, Settlement
@@ -24,6 +26,17 @@ log = Log("holdfast.worker")
 
 #: An attempt that runs longer than this is worth asking the store about: was it cancelled?
 WATCH_EVERY = 1.0
+#: How often a worker learns of queues that its tasks were sent to.
+REFRESH_EVERY = 5.0
+
+
+class Catch(Enum):
+    """What a claim brought."""
+
+    NO_ROOM = auto()
+    EMPTY = auto()
+    SHORT = auto()  # less than was asked for: there is no more
+    FULL = auto()
 
 
 class Worker:
@@ -56,10 +69,14 @@ class Worker:
         self._in_doubt = False  #: a claim's answer was lost: leases may be ours that we do not know
         self._suspects: set[Lease] = set()
         self._warned: set[str] = set()
+        self._lanes: list[Lane] = []
+        self._asked = 0  #: how many were asked for and not answered yet
         self._bell = asyncio.Event()
+        self._second_bell = asyncio.Event()
+        self._flood = asyncio.Event()  #: there is more than one hand can claim
         self._stopping = asyncio.Event()
         self._hurry = False
-        self._settler = Settler(engine.store, engine.clock, self._bell.set)
+        self._settler = Settler(engine.store, engine.clock, self._ring)
         self._session: Session | None = None
         self._heartbeat: Heartbeat | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -69,7 +86,8 @@ class Worker:
         """Stop claiming and let what runs finish within the grace; a second call ends at once, safely."""
         self._hurry = self._stopping.is_set()
         self._stopping.set()
-        self._bell.set()
+        self._flood.set()
+        self._ring()
 
     async def run(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -78,7 +96,9 @@ class Worker:
         watching = asyncio.create_task(self._watch(), name="watch")
         try:
             async with asyncio.TaskGroup() as attempts:
+                along = attempts.create_task(self._claim_along(attempts), name="second hand")
                 await self._claim_until_stopped(attempts)
+                await along
                 await self._drain()
         finally:
             watching.cancel()
@@ -126,14 +146,14 @@ class Worker:
         self._settler.abandon()
         for running in list(self._running.values()):
             running.end("lost")
-        self._bell.set()
+        self._ring()
 
     # -- claiming ---------------------------------------------------------------------------------------------------
     def _tasks(self) -> list[Any]:
         tasks = self._engine.tasks.values()
         return [task for task in tasks if self._queues is None or task.policy.queue in self._queues]
 
-    async def _lanes(self) -> list[Lane]:
+    async def _find_lanes(self) -> list[Lane]:
         """What this worker can run: its tasks in their own queues, and in any other queue they were sent to."""
         names = {task.name for task in self._engine.tasks.values()}
         waiting = await self._engine.store.lanes()
@@ -152,47 +172,75 @@ class Worker:
 
     async def _claim_until_stopped(self, attempts: asyncio.TaskGroup) -> None:
         poll = self._engine.settings.poll.total_seconds()
-        lanes, lanes_at = await self._refreshed([]), self._engine.clock.monotonic()
+        refreshed_at = -math.inf
         while not self._stopping.is_set():
             self._bell.clear()
             if self._session is None:
                 await self._new_session()
                 continue
-            if self._engine.clock.monotonic() > lanes_at + 5:
-                lanes, lanes_at = await self._refreshed(lanes), self._engine.clock.monotonic()
-            room = self._slots - len(self._running) - len(self._leftovers)
-            # Finished attempts that still travel to the store bound the claims too: a store that cannot keep up
-            # with the settling must not be asked for more.
-            if room <= 0 or self._settler.backlog > 2 * self._slots:
-                await self._bell.wait()
-                continue
-            # Half of the slots at a time: while one half runs, the store is busy with the other.
-            claimed = await self._claim(lanes, min(room, (self._slots + 1) // 2))
-            self._start(claimed, attempts)
-            if not claimed and self._session is not None:
-                if self._until_idle and await self._is_idle():
+            if self._engine.clock.monotonic() > refreshed_at + REFRESH_EVERY:
+                await self._refresh_lanes()
+                refreshed_at = self._engine.clock.monotonic()
+            match await self._claim_half(attempts):
+                case Catch.NO_ROOM:
+                    await self._bell.wait()
+                case Catch.FULL:
+                    self._flood.set()
+                case Catch.EMPTY if self._until_idle and await self._is_idle():
                     self.stop()
-                else:
-                    await self._wait_for_work(lanes, poll)
+                case Catch.EMPTY if self._session is not None:
+                    await self._wait_for_work(self._lanes, poll)
+
+    async def _claim_along(self, attempts: asyncio.TaskGroup) -> None:
+        """The second hand, for a deep backlog: asks for one half while the other runs, so that neither waits."""
+        while not self._stopping.is_set():
+            await self._flood.wait()
+            self._second_bell.clear()
+            match await self._claim_half(attempts) if self._session is not None else Catch.EMPTY:
+                case Catch.NO_ROOM:
+                    await self._second_bell.wait()
+                case Catch.SHORT | Catch.EMPTY:
+                    self._flood.clear()
+
+    async def _claim_half(self, attempts: asyncio.TaskGroup) -> Catch:
+        """Claim for the slots that are free, half of all at the most, and start what came."""
+        room = self._slots - len(self._running) - len(self._leftovers) - self._asked
+        # Finished attempts that still travel to the store bound the claims too: a store that cannot keep up
+        # with the settling must not be asked for more.
+        if room <= 0 or self._settler.backlog > 2 * self._slots:
+            return Catch.NO_ROOM
+        wanted = min(room, (self._slots + 1) // 2)
+        self._asked += wanted
+        try:
+            claimed = await self._claim(wanted)
+        finally:
+            self._asked -= wanted
+        self._start(claimed, attempts)
+        return Catch.FULL if len(claimed) == wanted else Catch.SHORT if claimed else Catch.EMPTY
+
+    def _ring(self) -> None:
+        """A slot is free, or something else that a claimer waits for has happened."""
+        self._bell.set()
+        self._second_bell.set()
 
     async def _is_idle(self) -> bool:
         """Nothing is left that could be run here, now or later."""
         if self._running or self._settler.backlog:
             return False
-        mine, waiting = set(await self._lanes()), await self._engine.store.lanes()
+        mine, waiting = set(await self._find_lanes()), await self._engine.store.lanes()
         left = any(count for lane, count in waiting.items() if lane in mine)
         return not left and not (await self._engine.counts())["processing"]
 
-    async def _refreshed(self, lanes: list[Lane]) -> list[Lane]:
+    async def _refresh_lanes(self) -> None:
         try:
-            return await self._lanes()
-        except StoreError:
-            return lanes
+            self._lanes = await self._find_lanes()
+        except StoreError as error:
+            log.warning("lanes.waits", reason=str(error))
 
-    async def _claim(self, lanes: list[Lane], room: int) -> list[Claimed]:
+    async def _claim(self, wanted: int) -> list[Claimed]:
         assert self._session is not None
         try:
-            return await self._engine.store.claim(self._session, lanes, room)
+            return await self._engine.store.claim(self._session, self._lanes, wanted)
         except StoreError as error:
             self._in_doubt = True
             log.warning("claim.waits", reason=str(error))
@@ -246,7 +294,7 @@ class Worker:
             self._running.pop(claimed.lease, None)
             if running.leftover is not None:
                 self._mind(running.leftover)
-            self._bell.set()
+            self._ring()
         if verdict is not None:
             spent = timedelta(seconds=self._engine.clock.monotonic() - running.started)
             self._settler.put(Settlement(claimed.lease, verdict, claimed.attempt, spent))
@@ -264,7 +312,7 @@ class Worker:
         self._leftovers.discard(thread)
         if not thread.cancelled():
             thread.exception()  # asked for: its verdict has been given long ago
-        self._bell.set()
+        self._ring()
 
     def _tell(self, claimed: Claimed, verdict: Verdict, spent: timedelta) -> None:
         match verdict:
