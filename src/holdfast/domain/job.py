@@ -110,6 +110,9 @@ class AllNew(Sequence[Enqueued]):
     def __getitem__(self, place: Any) -> Any:
         return AllNew(self._ids[place]) if isinstance(place, slice) else Enqueued(self._ids[place])
 
+    def __iter__(self) -> Iterator[Enqueued]:
+        return map(Enqueued, self._ids)
+
 
 class Lease(NamedTuple):
     """The right to finish one attempt. The epoch grows with every claim and never goes back: it is the fence."""

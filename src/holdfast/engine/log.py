@@ -27,6 +27,10 @@ class Log:
     def warning(self, event: str, **facts: Any) -> None:
         self._say(logging.WARNING, event, facts)
 
+    def hears(self, level: int) -> bool:
+        """Whether a line of this level would be said at all: for lines whose facts are dear to gather."""
+        return structlog.is_configured() or self._std.isEnabledFor(level)
+
     def exception(self, event: str, **facts: Any) -> None:
         """For bugs of ours only: with the stack."""
         self._say(logging.ERROR, event, {**facts, "exc_info": True})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -318,12 +319,10 @@ class Worker:
         match verdict:
             case RetryAfter(delay, failure):
                 self._expect(delay)
-                log.debug(
-                    "job.retry",
-                    **_facts(claimed, spent),
-                    error_code=failure.code,
-                    delay_s=delay.total_seconds(),
-                )
+                if log.hears(logging.DEBUG):
+                    log.debug(
+                        "job.retry", **_facts(claimed, spent), error_code=failure.code, reason=failure.detail
+                    )
             case Bury(failure):
                 log.warning(
                     "job.failed", **_facts(claimed, spent), error_code=failure.code, reason=failure.detail
