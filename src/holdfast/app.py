@@ -7,7 +7,7 @@ import gc
 import inspect
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -20,27 +20,20 @@ from typing import Any, ParamSpec, TypeVar, overload
 from holdfast.domain.classify import Rule
 from holdfast.domain.duration import Duration, optional
 from holdfast.domain.job import (
-    Attempt,
-    DeadLetter,
-    DeadLetterFilter,
-    DeadLetterGroup,
     Enqueued,
-    Event,
-    JobFilter,
     JobId,
-    JobRow,
-    LateResult,
     NewJob,
 )
-from holdfast.domain.moves import Kind, State
+from holdfast.domain.moves import Kind
 from holdfast.domain.policy import Retry
 from holdfast.duties.duties import Duties
 from holdfast.engine.engine import Engine
-from holdfast.engine.ports import Clock, EnqueuesDirectly, Hook, Page, Retention, Rng, Store
+from holdfast.engine.ports import Clock, EnqueuesDirectly, Hook, Retention, Rng, Store
 from holdfast.engine.settings import Settings
 from holdfast.engine.tasks import EXECUTORS, Policy, Task
-from holdfast.errors import JobFailed, UnknownTask, UsageError
-from holdfast.portal import Portal
+from holdfast.errors import UnknownTask, UsageError
+from holdfast.portal import Portal, SyncVerbs
+from holdfast.verbs import Verbs
 from holdfast.wiring import (
     SystemClock,
     SystemIds,
@@ -60,7 +53,7 @@ T = TypeVar("T")
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
-class Holdfast:
+class Holdfast(Verbs):
     """A set of tasks over one database.
 
     *url* defaults to `HOLDFAST_DATABASE_URL`, else `sqlite:///holdfast.db`. Settings (`lease`, `heartbeat`, `poll`,
@@ -259,7 +252,7 @@ class Holdfast:
             self._direct = store if isinstance(store, EnqueuesDirectly) else None
         if self._direct is not None:
             return self._direct.enqueue_sync(jobs)
-        return self.portal.call(lambda app: app.send(jobs))
+        return self.portal.call(lambda engine: engine.enqueue(jobs))
 
     def _sync_engine(self) -> Engine:
         """An engine for calls that need no event loop: enqueueing on SQLite and on connections of the caller's."""
@@ -275,86 +268,13 @@ class Holdfast:
     def portal(self) -> Portal:
         """The way to call async verbs from sync code: an event loop in a thread of its own."""
         if self._portal is None:
-            twin = Holdfast.__new__(Holdfast)
-            twin.__dict__.update(self.__dict__)
-            twin._engine = twin._loop = twin._opening = twin._portal = None
-            self._portal = Portal(twin, self._threads)
+            self._portal = Portal(self.make_engine, self._threads)
         return self._portal
 
     @property
     def sync(self) -> SyncVerbs:
         """Every verb for code without an event loop: `app.sync.retry(id)` is `await app.retry(id)`."""
-        return SyncVerbs(self)
-
-    async def wait(self, job_id: JobId, timeout: Duration | None) -> JobRow:
-        """The row of the job once it is complete; `JobFailed` when it ended otherwise."""
-        row = await (await self.engine()).wait(job_id, timeout)
-        if row.state is not State.COMPLETE:
-            raise JobFailed(job_id, row.state, row.error_code, row.error_message)
-        return row
-
-    # -- verbs ------------------------------------------------------------------------------------------------------
-    async def job(self, job_id: str) -> JobRow:
-        """The job as it is now. `UnknownJob` when there is none."""
-        return await (await self.engine()).job(job_id)
-
-    async def jobs(self, *, after: str | None = None, limit: int = 50, **where: Any) -> Page:
-        """Newest first: `app.jobs(state="failed", task="convert", owner=…, tag=…, args={…})`."""
-        return await (await self.engine()).jobs(job_filter(**where), after=after, limit=limit)
-
-    async def counts(self) -> dict[str, int]:
-        """How many jobs are in each state."""
-        return await (await self.engine()).counts()
-
-    async def events(self, *, after: int = 0, limit: int = 1000, job_id: str | None = None) -> list[Event]:
-        return await (await self.engine()).events(after=after, limit=limit, job_id=job_id)
-
-    async def attempts(self, job_id: str) -> list[Attempt]:
-        return await (await self.engine()).attempts(job_id)
-
-    async def late_results(self, job_id: str) -> list[LateResult]:
-        return await (await self.engine()).late_results(job_id)
-
-    async def retry(
-        self, job_id: str, *, by: str = "api", owner: str | None = None, from_step: str | None = None
-    ) -> int:
-        """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`."""
-        return await (await self.engine()).retry(job_id, by=by, owner=owner, from_step=from_step)
-
-    async def cancel(self, job_id: str, *, by: str = "api", reason: str = "") -> None:
-        """Queued or processing → cancelled. A running attempt is told to stop."""
-        await (await self.engine()).cancel(job_id, by=by, reason=reason)
-
-    async def dead_letters(
-        self, *, after: str | None = None, limit: int = 50, **where: Any
-    ) -> list[DeadLetter]:
-        return await (await self.engine()).dead_letters(dead_letter_filter(**where), after=after, limit=limit)
-
-    async def dead_letter_groups(self, *, limit: int = 50, **where: Any) -> list[DeadLetterGroup]:
-        return await (await self.engine()).dead_letter_groups(dead_letter_filter(**where), limit)
-
-    async def redrive(
-        self,
-        ids: str | Collection[str] | None = None,
-        *,
-        by: str = "api",
-        to_queue: str | None = None,
-        rate: float | None = None,
-        limit: int | None = None,
-        progress: Callable[[int], None] = lambda done: None,
-        **where: Any,
-    ) -> int:
-        """Give dead letters another life: one, many, or all that match; how many were queued."""
-        chosen = dead_letter_filter(ids=ids, **where)
-        return await (await self.engine()).redrive(
-            chosen, by=by, queue=to_queue, rate=rate, limit=limit, progress=progress
-        )
-
-    async def discard(
-        self, ids: str | Collection[str] | None = None, *, reason: str, by: str = "api", **where: Any
-    ) -> int:
-        """Strike dead letters; their jobs stay failed. How many."""
-        return await (await self.engine()).discard(dead_letter_filter(ids=ids, **where), reason=reason, by=by)
+        return SyncVerbs(self.portal)
 
     async def reject(
         self,
@@ -370,18 +290,6 @@ class Holdfast:
             raise UnknownTask(task, self.tasks)
         [job] = self.tasks[task].options(owner=owner)._jobs([arguments])
         return await (await self.engine()).reject(job, code, message)
-
-    async def purge(
-        self,
-        *,
-        results: Duration | None = None,
-        jobs: Duration | None = None,
-        events: Duration | None = None,
-        task: str | None = None,
-    ) -> int:
-        """Remove what was kept this long; how many rows."""
-        keep = Retention(optional(results), optional(jobs), optional(events))
-        return await (await self.engine()).purge(keep, task)
 
     # -- working ----------------------------------------------------------------------------------------------------
     async def run_worker(
@@ -439,67 +347,3 @@ def _stop_on_signals(worker: Worker, stack: AsyncExitStack) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
         stack.callback(loop.remove_signal_handler, number)
-
-
-class SyncVerbs:
-    """The verbs of an app as plain calls, run in the app's portal."""
-
-    def __init__(self, app: Holdfast) -> None:
-        self._app = app
-
-    def __getattr__(self, verb: str) -> Callable[..., Any]:
-        method = getattr(Holdfast, verb, None)
-        if verb.startswith("_") or not inspect.iscoroutinefunction(method):
-            raise AttributeError(f"no verb {verb}")
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self._app.portal.call(lambda app: getattr(app, verb)(*args, **kwargs))
-
-        return call
-
-    def result(self, job_id: str, timeout: Duration | None = None) -> Any:
-        """Wait for a job's end and give its result."""
-        return self._app.portal.call(lambda app: app.wait(JobId(job_id), timeout)).result
-
-
-def _many(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, str) else tuple(value)
-
-
-def job_filter(
-    *,
-    state: str | Collection[str] | None = None,
-    task: str | Collection[str] | None = None,
-    queue: str | Collection[str] | None = None,
-    owner: str | None = None,
-    tag: str | None = None,
-    args: dict[str, Any] | None = None,
-) -> JobFilter:
-    try:
-        states = tuple(State(value) for value in _many(state))
-    except ValueError as error:
-        raise UsageError(f"{error}; a state is one of {', '.join(State)}") from None
-    return JobFilter(
-        states=states, tasks=_many(task), queues=_many(queue), owner=owner, tag=tag, args=args or {}
-    )
-
-
-def dead_letter_filter(
-    *,
-    ids: str | Collection[str] | None = None,
-    task: str | Collection[str] | None = None,
-    queue: str | Collection[str] | None = None,
-    reason: str | Collection[str] | None = None,
-    fingerprint: str | None = None,
-    owner: str | None = None,
-) -> DeadLetterFilter:
-    return DeadLetterFilter(
-        ids=_many(ids),
-        tasks=_many(task),
-        queues=_many(queue),
-        reasons=_many(reason),
-        fingerprint=fingerprint,
-        owner=owner,
-    )
