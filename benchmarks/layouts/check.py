@@ -53,7 +53,8 @@ async def check(dsn: str, layout: BatchedSplit) -> None:
     await db.fetch(layout.RETRY, [z[0]], [z[1]], [0.01], ["E"])
     layout.cursor.back(0)
     again = await layout.claim(db, 9)
-    assert [(r[0], r[2]) for r in again] == [(y[0], 2)] and again[0][1] > y[1]
+    assert [(r[0], r[2]) for r in again] == [(y[0], 2)]
+    assert again[0][1] > y[1]
     await db.fetch(layout.RESULT, [y[0]], [again[0][1]], [b"r"])
     expect = [(1, None, None), (2, y[1], 1), (4, y[1], 1), (2, again[0][1], 2), (3, again[0][1], 2)]
     assert await kinds(y[0]) == expect, await kinds(y[0])

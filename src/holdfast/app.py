@@ -215,7 +215,11 @@ class Holdfast(Verbs):
         """A new engine with a store of its own, opened in the running loop."""
         store = self._given_store or make_store(self.url, self._clock, self._threads)
         store.hooks = self._hooks
-        await store.open()
+        try:
+            await store.open()
+        except BaseException:
+            await store.close()
+            raise
         return Engine(store, self.tasks, self.settings, self._clock, self._rng, self._ids)
 
     async def close(self) -> None:

@@ -133,11 +133,6 @@ def test_an_event_that_does_not_exist_is_refused(app: Holdfast) -> None:
         app.on("completed")
 
 
-@pytest.mark.xfail(
-    run=False,  # it takes a timeout to see it fail
-    reason="Settler._send catches StoreError only: a hook's exception ends the settler task, and the worker hangs with"
-    " every lease alive; it should settle one by one and turn the hook's error into a failed attempt",
-)
 async def test_a_worker_outlives_a_hook_that_raises(db: Database, app: Holdfast) -> None:  # E5
     calls: list[int] = []
 

@@ -416,14 +416,17 @@ def test_a_refusal_by_postgresql_says_that_the_transaction_is_undone(postgres_ur
     db = Database(postgres_url)
     db.prepare()
     ship = order_task(new_app(db.url))
-    with callers.by_psycopg(db) as caller:
+    with callers.by_psycopg(db) as caller, callers.by_psycopg(db) as other:
+        other.execute("LOCK TABLE holdfast.job")
         caller.execute(NOTE)
-        with pytest.raises(StoreError, match="your transaction is undone; roll it back") as refused:
-            ship.enqueue_sync(1, connection=caller.connection, id="not-a-uuid")
+        caller.execute("SET LOCAL lock_timeout = '10ms'")
+        with pytest.raises(StoreUnavailable, match="your transaction is undone; roll it back") as refused:
+            ship.enqueue_sync(1, connection=caller.connection)
         assert "\n" not in str(refused.value)
         with pytest.raises(StoreError, match="cannot be enqueued in this transaction"):
             ship.enqueue_sync(1, connection=caller.connection)
         caller.rollback()
+        other.rollback()
         ship.enqueue_sync(1, connection=caller.connection)
         caller.commit()
     assert (db.notes, db.count("job")) == ([], 1)

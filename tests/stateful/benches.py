@@ -50,7 +50,9 @@ def sqlite_benches(loop: asyncio.AbstractEventLoop, folder: Path) -> Callable[[]
     return make
 
 
-def postgres_benches(loop: asyncio.AbstractEventLoop, url: str) -> tuple[Callable[[], Bench], Callable[[], None]]:
+def postgres_benches(
+    loop: asyncio.AbstractEventLoop, url: str
+) -> tuple[Callable[[], Bench], Callable[[], None]]:
     """One store for all examples, emptied between them; its clock runs on by itself, so edges are kept apart."""
     from holdfast.stores.postgres import PostgresStore
     from holdfast.wiring import SystemClock

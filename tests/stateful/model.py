@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from holdfast.domain.job import Claimed, Expired, JobId, Lease, SessionId
+from holdfast.domain.job import Claimed, JobId, Lease, SessionId
 from holdfast.domain.moves import FINISHED, MOVES, State
 from holdfast.domain.verdict import Bury, Complete, Release, RetryAfter, Verdict
 from holdfast.engine.ports import Answer, Reclaim
@@ -68,6 +68,10 @@ class Model:
             return False, False
         lost = not self.is_live(job.session)
         return lost, not lost and job.run_until is not None and self.now > job.run_until + MARGIN
+
+    def is_lost(self, lease: Lease) -> bool:
+        job = self.jobs.get(lease.job_id)
+        return job is not None and job.holder == lease and not self.is_live(job.session)
 
     def passed(self, job: Job) -> bool:
         return job.deadline_at is not None and self.now > job.deadline_at

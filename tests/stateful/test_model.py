@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.stateful.benches import memory_benches, postgres_benches, sqlite_benches
-from tests.stateful.machine import Bench, Machine
-
+from tests.stateful.machine import Machine
 
 #: A story that fails is made shorter first, which takes longer than all that succeed.
 pytestmark = pytest.mark.timeout(300)
@@ -38,11 +37,13 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     private.close()
 
 
-def test_the_memory_store_keeps_its_promises(loop: asyncio.AbstractEventLoop) -> None:  # E2 E3 E4 E5 E6 E9 E60
+def test_the_memory_store_keeps_its_promises(
+    loop: asyncio.AbstractEventLoop,
+) -> None:  # E2 E3 E4 E5 E6 E9 E60
     class OnMemory(Machine):
         make_bench = staticmethod(memory_benches(loop))
 
-    run_state_machine_as_test(OnMemory, settings=plenty(250))
+    run_state_machine_as_test(OnMemory, settings=plenty(120))
 
 
 def test_the_sqlite_store_keeps_its_promises(
@@ -51,7 +52,7 @@ def test_the_sqlite_store_keeps_its_promises(
     class OnSqlite(Machine):
         make_bench = staticmethod(sqlite_benches(loop, tmp_path))
 
-    run_state_machine_as_test(OnSqlite, settings=plenty(150))
+    run_state_machine_as_test(OnSqlite, settings=plenty(60))
 
 
 def test_the_postgres_store_keeps_its_promises(
@@ -63,9 +64,6 @@ def test_the_postgres_store_keeps_its_promises(
         make_bench = staticmethod(make)
 
     try:
-        run_state_machine_as_test(OnPostgres, settings=plenty(25))
+        run_state_machine_as_test(OnPostgres, settings=plenty(10))
     finally:
         close()
-
-
-__all__ = ["Bench"]

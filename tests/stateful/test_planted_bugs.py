@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from holdfast.domain.job import JobId, Lease, Settlement
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.verdict import Release, Verdict
+from holdfast.domain.job import JobId, Lease
+from holdfast.domain.moves import Kind
+from holdfast.domain.verdict import Verdict
 from holdfast.engine.ports import Answer
 from holdfast.stores.memory import MemoryStore, _Job
 from holdfast.stores.sqlite import moves
@@ -24,7 +24,7 @@ from tests.stateful.benches import memory_benches, sqlite_benches
 from tests.stateful.machine import Bench, Machine
 
 Patch = pytest.MonkeyPatch
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 #: Enough to find each of these several times over, and no time spent on making the story short.
 EAGER = settings(
@@ -71,7 +71,9 @@ def reclaim_forgets_the_attempt(patch: Patch) -> None:
     """The one that STYLE §11 tells of: the attempt is given back, and the job crashes worker after worker."""
     real = Move._item
 
-    def item(self: Move, lease: Lease, verdict: Verdict, outcome: str, crashes: int | None) -> tuple[Any, ...]:
+    def item(
+        self: Move, lease: Lease, verdict: Verdict, outcome: str, crashes: int | None
+    ) -> tuple[Any, ...]:
         row = real(self, lease, verdict, outcome, crashes)
         return (*row[:5], 1, *row[6:]) if outcome == "reclaimed" else row
 
@@ -128,7 +130,9 @@ def epoch_starts_again(patch: Patch) -> None:
 def deadline_is_late_when_equal(patch: Patch) -> None:
     real = MemoryStore._settle_one
 
-    def settle(self: MemoryStore, lease: Lease, verdict: Verdict, duration: timedelta = timedelta()) -> Answer:
+    def settle(
+        self: MemoryStore, lease: Lease, verdict: Verdict, duration: timedelta = timedelta()
+    ) -> Answer:
         job = self._jobs.get(lease.job_id)
         if job is not None and job.live is not None and job.deadline_at == self._clock.now():
             self._time_out(job)
@@ -172,7 +176,7 @@ def test_a_bug_planted_in_sqlite_is_found(
 ) -> None:  # E4 E5 E52
     loop = asyncio.new_event_loop()
     plant(monkeypatch)
-    with pytest.raises(Exception):  # noqa: B017, PT011 — an assertion of the machine or an error of the store
+    with pytest.raises(Exception):  # noqa: B017 — an assertion of the machine or an error of the store
         hunt(sqlite_benches(loop, tmp_path))
     loop.close()
 
@@ -183,6 +187,6 @@ def test_a_bug_planted_in_memory_is_found(
 ) -> None:  # E4 E5 E52
     loop = asyncio.new_event_loop()
     plant(monkeypatch)
-    with pytest.raises(Exception):  # noqa: B017, PT011
+    with pytest.raises(Exception):  # noqa: B017
         hunt(memory_benches(loop))
     loop.close()

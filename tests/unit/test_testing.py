@@ -207,7 +207,7 @@ async def test_a_snooze_is_not_an_attempt_and_the_clock_may_move_inside_a_handle
             raise Snooze("1h")
         return job.attempt
 
-    await patient.enqueue()  # type: ignore[call-arg]
+    await patient.enqueue()  # type: ignore[call-overload]
     done = await drain(app, advance=True)
     assert (done.attempts, done.snoozed, done.completed) == (3, 2, 1)
     assert_completed(app, patient, result=1)
@@ -267,7 +267,7 @@ async def test_lifespan_middleware_and_hooks_are_the_apps_own(holdfast_memory: I
         return int(job.resources["answer"])
 
     holdfast_memory(app)
-    await ask.enqueue()  # type: ignore[call-arg]
+    await ask.enqueue()  # type: ignore[call-overload]
     await drain(app)
     assert told == ["open", "before ask", "complete ×1", "close"]
     assert_completed(app, ask, result=42)

@@ -73,6 +73,7 @@ for _row in (
     ("PAYLOAD_INVALID", P, 422, "The stored arguments cannot be read by this version of the task."),
     ("RESULT_INVALID", P, 500, "The task returned something that cannot be stored."),
     ("RESULT_TOO_LARGE", P, 413, "The result is larger than may be stored."),
+    ("END_REFUSED", T, 500, "Its end could not be recorded."),
     ("STARTED_TOO_LATE", P, 504, "It could not be started in time."),
 ):
     register(*_row)

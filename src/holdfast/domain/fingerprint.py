@@ -17,7 +17,8 @@ _MASKS = (
     (re.compile(r"(?<![\w/])(?:/[\w.@-]+){2,}/?"), "<path>"),
     # Not inside a word: the apostrophes of "can't … won't" quote nothing.
     (re.compile(r"(?<!\w)'[^']{0,200}'(?!\w)|\"[^\"]{0,200}\""), "<text>"),
-    (re.compile(r"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{12,}\b"), "<hex>"),
+    # As numbers: a long number and a short one are the same kind of thing, and so is a digest of digits only.
+    (re.compile(r"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{12,}\b"), "<n>"),
     (re.compile(r"\d+(?:\.\d+)?"), "<n>"),
 )
 

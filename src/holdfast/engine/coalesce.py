@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from holdfast.errors import StoreUnavailable
+
 Item = TypeVar("Item")
 Out = TypeVar("Out")
 
@@ -67,6 +69,10 @@ class Coalescer(Generic[Item, Out]):
         try:
             outs = await self._write([item for item, _ in batch])
         except BaseException as error:
+            if len(batch) > 1 and isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
+                for one in batch:  # an item that cannot be written must not take its neighbours down
+                    await self._flush([one])
+                return
             for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from holdfast.domain.job import Claimed, JobId, Lease
-from holdfast.engine.payload import decode_any, encode
+from holdfast.engine.payload import decode_any, encode, size
 from holdfast.engine.ports import Clock, Store
-from holdfast.errors import UsageError
+from holdfast.errors import Fatal, UsageError
 
 _current: ContextVar[Job] = ContextVar("holdfast_job")
 
@@ -28,13 +28,30 @@ def current_job() -> Job:
 class Job:
     """One attempt of one job, from inside its handler."""
 
-    __slots__ = ("_claimed", "_clock", "_started", "_steps", "_store", "cancelled", "completed", "resources")
+    __slots__ = (
+        "_claimed",
+        "_clock",
+        "_result_limit",
+        "_started",
+        "_steps",
+        "_store",
+        "cancelled",
+        "completed",
+        "resources",
+    )
 
     def __init__(
-        self, claimed: Claimed, store: Store, clock: Clock, started: float, resources: Any = None
+        self,
+        claimed: Claimed,
+        store: Store,
+        clock: Clock,
+        started: float,
+        resources: Any = None,
+        result_limit: int = 1_000_000,
     ) -> None:
         self._claimed, self._store, self._clock, self._started = claimed, store, clock, started
         self._steps: dict[str, str] | None = None
+        self._result_limit = result_limit
         self.cancelled = (
             False  #: set when the job was cancelled or its lease was lost; a sync handler should look
         )
@@ -110,6 +127,11 @@ class Job:
         On leaving the block the job is completed with *result*, fenced by its lease. `LeaseLost` rolls back.
         """
         text = encode(result, what="the result")
+        if size(text) > self._result_limit:
+            raise Fatal(
+                f"the result takes {size(text):,} bytes, the limit is {self._result_limit:,}",
+                code="RESULT_TOO_LARGE",
+            )
         async with self._store.transaction() as connection:
             yield connection
             spent = self._clock.monotonic() - self._started

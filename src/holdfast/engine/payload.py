@@ -29,6 +29,10 @@ def _decode_foreign(kind: type, value: Any) -> Any:
     return validate(value) if callable(validate) else value
 
 
+class UnreadablePayload(PayloadError):
+    """What is stored does not fit the task any more: the job cannot be run, now or later."""
+
+
 encoder = msgspec.json.Encoder(enc_hook=_encode_foreign)
 decode_any = msgspec.json.Decoder().decode
 
@@ -176,7 +180,9 @@ class Signature:
         try:
             struct = self._decoder.decode(payload)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise PayloadError(f"the stored arguments of {self.task}() cannot be read: {error}") from error
+            raise UnreadablePayload(
+                f"the stored arguments of {self.task}() cannot be read: {error}"
+            ) from error
         args: list[Any] = []
         for name in self._places:
             value = getattr(struct, name)

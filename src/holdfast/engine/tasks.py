@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -65,6 +66,7 @@ class Options:
     connection: Any = None
 
 
+_UUID = re.compile("-".join(f"[0-9a-f]{{{digits}}}" for digits in (8, 4, 4, 4, 12)))
 OPTION_NAMES = frozenset(Options.__dataclass_fields__)
 _NO_OPTIONS = Options()
 
@@ -268,7 +270,7 @@ class Enqueuer(Generic[P, R]):
     def _job(self, arguments: dict[str, Any], job_id: str | None) -> NewJob:
         task, sender = self._task, self._task._sender
         payload = task.signature.dump(arguments, sender.payload_limit)
-        return NewJob(JobId(job_id) if job_id else sender.new_id(), payload, self._spec())
+        return NewJob(checked_id(job_id) if job_id else sender.new_id(), payload, self._spec())
 
     def _spec(self) -> JobSpec:
         task, options, policy = self._task, self._options, self._task.policy
@@ -281,28 +283,54 @@ class Enqueuer(Generic[P, R]):
         deadline = options.deadline if options.deadline is not None else policy.deadline
         return replace(
             task.plain_spec,
-            lane=Lane(options.queue, task.name) if options.queue else task.lane,
-            owner=options.owner,
-            priority=checked_priority(options.priority),
-            max_attempts=options.max_attempts or policy.retry.max_attempts,
+            lane=task.lane
+            if options.queue is None
+            else Lane(checked_word("queue", options.queue), task.name),
+            owner=None if options.owner is None else checked_word("owner", options.owner),
+            priority=checked_number("priority", options.priority, -1000, 1000),
+            max_attempts=policy.retry.max_attempts
+            if options.max_attempts is None
+            else checked_number("max_attempts", options.max_attempts, 1, 1000),
             delay=optional(options.delay),
             run_at=options.run_at,
             deadline=None if deadline is None or isinstance(deadline, datetime) else duration(deadline),
             deadline_at=deadline if isinstance(deadline, datetime) else None,
             start_within=optional(options.start_within) or policy.start_within,
-            key=options.key,
+            key=None if options.key is None else checked_word("key", options.key),
             dedupe=dedupe_digest(task.name, options.owner, options.dedupe_key),
             dedupe_for=optional(options.dedupe_for) or policy.dedupe_for,
-            tags=tuple(options.tags),
+            tags=checked_tags(options.tags),
         )
 
 
-def checked_priority(priority: int) -> int:
-    if not isinstance(priority, int) or not -1000 <= priority <= 1000:
-        raise UsageError(
-            f"priority is {priority!r}; it is a whole number from -1000 to 1000, higher runs first"
-        )
-    return priority
+def checked_number(name: str, value: Any, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise UsageError(f"{name} is {value!r}; it is a whole number from {least} to {most}")
+    return value
+
+
+def checked_word(name: str, value: Any) -> str:
+    """A name that every store can keep and find again."""
+    if not isinstance(value, str) or not 1 <= len(value) <= 500 or "\x00" in value or not value.isprintable():
+        raise UsageError(f"{name} is {str(value)[:40]!r}; it is a text of 1 to 500 printable characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{name} holds half a character; it must be proper text") from None
+    return value
+
+
+def checked_tags(tags: Any) -> tuple[str, ...]:
+    if isinstance(tags, str):
+        raise UsageError(f"tags is {tags!r}; it is a list of texts, e.g. tags=[{tags!r}]")
+    return tuple(checked_word("tags", tag) for tag in tags)
+
+
+def checked_id(job_id: str) -> JobId:
+    """An id that the caller made: a UUID, so that it is the same kind of name as all others."""
+    if not isinstance(job_id, str) or not _UUID.fullmatch(job_id.lower()):
+        raise UsageError(f"id is {str(job_id)[:40]!r}; it must be a UUID, best of version 7")
+    return JobId(job_id.lower())
 
 
 def dedupe_digest(task: str, owner: str | None, key: str | None) -> bytes | None:

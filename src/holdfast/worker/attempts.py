@@ -16,7 +16,8 @@ from holdfast.domain.job import Claimed
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
 from holdfast.engine.context import Job, run_as
 from holdfast.engine.engine import Engine
-from holdfast.engine.payload import decode_any, encode
+from holdfast.engine.log import Log
+from holdfast.engine.payload import UnreadablePayload, decode_any, encode, size
 from holdfast.engine.tasks import Task
 from holdfast.errors import LeaseLost, PayloadError, Snooze
 from holdfast.worker.processes import ProcessPool
@@ -25,17 +26,20 @@ from holdfast.worker.processes import ProcessPool
 Middleware = Callable[[Job, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
+log = Log("holdfast.worker")
+
 _NOTHING = Complete("null")
 
 
 class Running:
     """An attempt under way, and the ways to end it from outside."""
 
-    __slots__ = ("claimed", "job", "kill", "leftover", "started", "task", "why")
+    __slots__ = ("begun", "claimed", "job", "kill", "leftover", "started", "task", "why")
 
     def __init__(self, claimed: Claimed, job: Job, started: float) -> None:
         self.claimed, self.job, self.started = claimed, job, started
         self.task: asyncio.Task[Any] | None = None
+        self.begun = False  #: a task cancelled before its first step would never run, and never clean up
         self.kill: Callable[[], None] | None = None  #: ends a child process
         self.leftover: asyncio.Future[Any] | None = None  #: the thread it runs in, which nobody can stop
         self.why: str | None = None  #: why it is being ended: timeout, shutdown, lost
@@ -47,7 +51,10 @@ class Running:
         self.job.cancelled = True  # a thread can only be told
         if self.kill is not None:
             self.kill()
-        if self.task is not None:
+        self.insist()
+
+    def insist(self) -> None:
+        if self.task is not None and self.begun:
             self.task.cancel()
 
 
@@ -64,6 +71,8 @@ class Executors:
 
     async def attempt(self, running: Running) -> Verdict | None:
         """Run the handler; None when the attempt was taken away and nothing may be written."""
+        if running.why is not None:  # ended before it began
+            return None if running.why == "lost" else Release()
         claimed = running.claimed
         if claimed.until_deadline is not None or claimed.start_within is not None:
             early = self._too_late(claimed)
@@ -88,7 +97,7 @@ class Executors:
         except asyncio.CancelledError as error:
             verdict = self._ended(running, error)
         except BaseException as error:
-            verdict = self._raised(running, error)
+            verdict = self._raised_safely(running, error)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -134,6 +143,11 @@ class Executors:
     def _in_thread(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
+        except (
+            StopIteration,
+            GeneratorExit,
+        ) as error:  # these mean something else to whoever awaits the thread
+            raise RuntimeError(f"the handler raised {type(error).__name__}") from error
         finally:
             if os.getpid() != self._pid:
                 os._exit(0)  # the handler forked and its child came back: it is no worker
@@ -141,12 +155,20 @@ class Executors:
     def _arguments(self, task: Task[Any, Any], claimed: Claimed) -> tuple[list[Any], dict[str, Any]]:
         payload = claimed.payload
         if claimed.version < task.policy.version:
-            arguments = decode_any(payload)
+            payload = self._upgraded(task, claimed)
+        return task.signature.load(payload)
+
+    def _upgraded(self, task: Task[Any, Any], claimed: Claimed) -> str:
+        try:
+            arguments = decode_any(claimed.payload)
             for version in range(claimed.version, task.policy.version):
                 if version in task.upgraders:
                     arguments = task.upgraders[version](arguments)
-            payload = encode(arguments, what="the upgraded arguments")
-        return task.signature.load(payload)
+            return encode(arguments, what="the upgraded arguments")
+        except Exception as error:
+            raise UnreadablePayload(
+                f"the stored arguments of {task.name}(), version {claimed.version}, cannot be upgraded: {error!r}"
+            ) from error
 
     def _completed(self, task: Task[Any, Any], result: Any) -> Verdict:
         if not task.policy.store_result:
@@ -155,8 +177,8 @@ class Executors:
             text = encode(result, what="the result")
         except PayloadError as error:
             return Bury(Failure.of("RESULT_INVALID", str(error)))
-        if len(text) > self._limit:
-            return Bury(Failure.of("RESULT_TOO_LARGE", f"{len(text):,} bytes; the limit is {self._limit:,}"))
+        if size(text) > self._limit:
+            return Bury(Failure.of("RESULT_TOO_LARGE", f"{size(text):,} bytes; the limit is {self._limit:,}"))
         return Complete(text)
 
     def _ended(self, running: Running, error: BaseException) -> Verdict:
@@ -169,6 +191,15 @@ class Executors:
                 return self._engine.judge(running.claimed, error, self._spent(running))
         return Release()
 
+    def _raised_safely(self, running: Running, error: BaseException) -> Verdict:
+        """A rule, a policy or an exception that cannot even be looked at must not take the worker down."""
+        try:
+            return self._raised(running, error)
+        except Exception:
+            log.exception("judge.failed", job_id=running.job.id, task=running.job.task)
+            failure = Failure.of("UNKNOWN", f"{type(error).__name__}, and judging it failed too")
+            return self._engine.judge_failure(running.claimed, failure, self._spent(running))
+
     def _raised(self, running: Running, error: BaseException) -> Verdict:
         match error:
             case Snooze():
@@ -176,7 +207,7 @@ class Executors:
             case LeaseLost():
                 running.why = "lost"
                 return Release()
-            case PayloadError() if running.job.attempt and "stored arguments" in str(error):
+            case UnreadablePayload():
                 return Bury(Failure.of("PAYLOAD_INVALID", str(error)))
         if running.why == "timeout":
             return self._ended(running, error)

@@ -24,20 +24,30 @@ class Heartbeat:
         self._heart, self._session, self._every, self._clock, self._lost = heart, session, every, clock, lost
         self._stop = threading.Event()
         self._join: Callable[[float | None], None] | None = None
+        self._told = False
+        ttl = session.ttl.total_seconds()
+        # Stop a little before the store gives the jobs away: its clock started when our beat arrived, ours when it left.
+        self._good_for = ttl - min(ttl * 0.1, 5.0)
         self.last_beat = clock.monotonic()  #: when the last beat that was answered was *sent*
+
+    @property
+    def left(self) -> float:
+        """Seconds until the work has to be given up, unless a beat is answered before."""
+        return self.last_beat + self._good_for - self._clock.monotonic()
 
     def start(self, threads: Threads) -> None:
         self._join = threads.start("holdfast-heart", self._run)
 
-    def stop(self) -> None:
+    def stop(self, wait: float = 5.0) -> None:
         self._stop.set()
-        if self._join is not None:
-            self._join(5.0)
+        if self._join is not None and wait:
+            self._join(wait)
+
+    def give_up(self) -> None:
+        """No beat was answered in time."""
+        self._tell("it could not be renewed in time")
 
     def _run(self) -> None:
-        ttl = self._session.ttl.total_seconds()
-        # Stop a little before the store gives the jobs away: its clock started when our beat arrived, ours when it left.
-        margin = min(ttl * 0.1, 5.0)
         pause = self._every
         try:
             while not self._stop.wait(pause):
@@ -49,11 +59,19 @@ class Heartbeat:
                 except StoreError as error:
                     log.warning("heart.missed", reason=str(error))
                     pause = min(self._every, 0.5)
-                if self._clock.monotonic() > self.last_beat + ttl - margin:
-                    return self._tell("it could not be renewed in time")
+                except (
+                    Exception
+                ):  # a bug of ours: without this thread the worker would claim nothing, for ever
+                    log.exception("heart.missed")
+                    pause = min(self._every, 0.5)
+                if self.left < 0:
+                    return self.give_up()
         finally:
             self._heart.close()
 
     def _tell(self, why: str) -> None:
+        if self._told or self._stop.is_set():
+            return
+        self._told = True
         log.warning("session.lost", worker=self._session.worker, reason=why)
         self._lost()

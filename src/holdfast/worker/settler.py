@@ -2,17 +2,23 @@
 
 While the store is away, settlements wait and are sent again: the lease's epoch makes that harmless. They are given
 up only when the session has ended, because then the store has given the jobs away.
+
+One that is refused (a hook raised, or the store cannot hold it) must neither stop the others nor be sent for ever: it is
+sent alone, and then its job comes to another end, told in words that any store can hold.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
-from holdfast.domain.job import Lease, Settlement
+from holdfast.domain.job import Claimed, Lease, Settlement
+from holdfast.domain.rules import outcome_of
+from holdfast.domain.verdict import Release, Verdict
 from holdfast.engine.log import Log
 from holdfast.engine.ports import Answer, Clock, Store
-from holdfast.errors import StoreError
+from holdfast.errors import StoreUnavailable
 
 log = Log("holdfast.worker")
 
@@ -21,10 +27,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 
 class Settler:
-    def __init__(self, store: Store, clock: Clock, settled: Callable[[], None]) -> None:
-        self._store, self._clock, self._settled = store, clock, settled
-        self._waiting: list[Settlement] = []
-        self._sending: list[Settlement] = []
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settled: Callable[[], None],
+        refused: Callable[[Claimed, str], Verdict],
+    ) -> None:
+        self._store, self._clock, self._settled, self._refused = store, clock, settled, refused
+        self._waiting: list[tuple[Settlement, Claimed | None]] = []
+        self._sending: list[tuple[Settlement, Claimed | None]] = []
         self._bell = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -34,11 +46,11 @@ class Settler:
     @property
     def leases(self) -> set[Lease]:
         """Whose ends are on their way."""
-        return {settlement.lease for settlement in (*self._sending, *self._waiting)}
+        return {settlement.lease for settlement, _ in (*self._sending, *self._waiting)}
 
-    def put(self, settlement: Settlement) -> None:
+    def put(self, settlement: Settlement, claimed: Claimed | None = None) -> None:
         self.backlog += 1
-        self._waiting.append(settlement)
+        self._waiting.append((settlement, claimed))
         self._idle.clear()
         self._bell.set()
 
@@ -66,15 +78,45 @@ class Settler:
     def renew(self) -> None:
         self._abandoned = False
 
-    async def _send(self, batch: Sequence[Settlement]) -> None:
+    async def _send(self, batch: Sequence[tuple[Settlement, Claimed | None]]) -> None:
+        try:
+            await self._settle([settlement for settlement, _ in batch])
+        except Exception as error:  # something in it is refused: a hook raised, or the store cannot hold it
+            if len(batch) > 1:
+                for one in batch:
+                    await self._send([one])
+            else:
+                await self._send_otherwise(*batch[0], error)
+
+    async def _send_otherwise(
+        self, settlement: Settlement, claimed: Claimed | None, error: Exception
+    ) -> None:
+        """This end is refused, so the job must come to another: to a failure that says so, or back into line."""
+        job_id, reason = settlement.lease.job_id, f"{type(error).__name__}: {error}"
+        ways: list[Verdict] = [Release(timedelta(minutes=1), "its end was refused")]
+        if claimed is not None:
+            ways.insert(0, self._refused(claimed, reason))
+        while not self._abandoned:
+            for verdict in ways:
+                log.warning("settle.refused", job_id=job_id, reason=reason, instead=outcome_of(verdict))
+                try:
+                    return await self._settle([settlement._replace(verdict=verdict)])
+                except Exception as again:
+                    reason = f"{type(again).__name__}: {again}"
+            await self._clock.sleep(
+                LONGEST_PAUSE
+            )  # nothing at all is taken: it is the store's trouble, not the job's
+        return None
+
+    async def _settle(self, batch: Sequence[Settlement]) -> None:
+        """Send until the store has answered."""
         pause = FIRST_PAUSE
         while True:
             try:
                 return self._tell(batch, await self._store.settle(batch))
-            except StoreError as error:
+            except StoreUnavailable as error:
                 if self._abandoned:
-                    log.warning("settle.given_up", jobs=len(batch), reason=str(error))
-                    return None
+                    return log.warning("settle.given_up", jobs=len(batch), reason=str(error))
                 log.warning("settle.waits", jobs=len(batch), reason=str(error), again_in=pause)
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Any
 
 from holdfast.domain.job import Claimed, Lane, Lease, Session, Settlement
-from holdfast.domain.verdict import Bury, Complete, Release, RetryAfter, Verdict
+from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.context import Job
 from holdfast.engine.engine import Engine
 from holdfast.engine.log import Log
@@ -27,6 +27,10 @@ log = Log("holdfast.worker")
 
 #: An attempt that runs longer than this is worth asking the store about: was it cancelled?
 WATCH_EVERY = 1.0
+#: The local fence looks when the lease would end, but so often at the least, and not more often than that.
+FENCE_AT_MOST, FENCE_AT_LEAST = 0.5, 0.02
+#: How long, after the grace, a handler may go on swallowing its cancellation; how often it is cancelled again.
+LAST_WORDS, INSIST_EVERY = 5.0, 0.25
 #: How often a worker learns of queues that its tasks were sent to.
 REFRESH_EVERY = 5.0
 
@@ -77,7 +81,7 @@ class Worker:
         self._flood = asyncio.Event()  #: there is more than one hand can claim
         self._stopping = asyncio.Event()
         self._hurry = False
-        self._settler = Settler(engine.store, engine.clock, self._ring)
+        self._settler = Settler(engine.store, engine.clock, self._ring, self._refused)
         self._session: Session | None = None
         self._heartbeat: Heartbeat | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -95,6 +99,7 @@ class Worker:
         await self._begin_session()
         settling = asyncio.create_task(self._settler.run(), name="settler")
         watching = asyncio.create_task(self._watch(), name="watch")
+        fencing = asyncio.create_task(self._fence(), name="fence")
         try:
             async with asyncio.TaskGroup() as attempts:
                 along = attempts.create_task(self._claim_along(attempts), name="second hand")
@@ -103,8 +108,9 @@ class Worker:
                 await self._drain()
         finally:
             watching.cancel()
+            fencing.cancel()
             await self._settle_last(settling)
-            await asyncio.gather(settling, watching, return_exceptions=True)
+            await asyncio.gather(settling, watching, fencing, return_exceptions=True)
             self._processes.close()
             await self._end_session()
 
@@ -138,6 +144,15 @@ class Worker:
             except (StoreError, TimeoutError) as error:
                 log.warning("session.not_closed", reason=str(error))
         log.info("worker.stopped", worker=self.name)
+
+    async def _fence(self) -> None:
+        """Give the work up in time, by our own clock, even while a beat hangs in a network that does not answer."""
+        while True:
+            heart, session = self._heartbeat, self._session
+            left = heart.left if heart is not None and session is not None else FENCE_AT_MOST
+            if left <= 0 and heart is not None:
+                heart.give_up()
+            await self._engine.clock.sleep(min(max(left, FENCE_AT_LEAST), FENCE_AT_MOST))
 
     def _lost(self, session: Session) -> None:
         """The session ended under us: the work is no longer ours. Drop it, write nothing, begin again."""
@@ -216,7 +231,10 @@ class Worker:
             claimed = await self._claim(wanted)
         finally:
             self._asked -= wanted
-        self._start(claimed, attempts)
+        if self._stopping.is_set():
+            self._give_back(claimed)  # told to stop while the claim was on its way
+        else:
+            self._start(claimed, attempts)
         return Catch.FULL if len(claimed) == wanted else Catch.SHORT if claimed else Catch.EMPTY
 
     def _ring(self) -> None:
@@ -269,7 +287,7 @@ class Worker:
 
     async def _new_session(self) -> None:
         if self._heartbeat is not None:
-            self._heartbeat.stop()
+            self._heartbeat.stop(wait=0)  # it may hang in a beat: the loop must not hang with it
         await self._settler.flushed()
         try:
             self.name = self._engine.ids.worker_name()
@@ -278,17 +296,22 @@ class Worker:
             log.warning("session.waits", reason=str(error))
             await self._pause(1.0)
 
+    def _give_back(self, claimed: list[Claimed]) -> None:
+        for one in claimed:
+            self._settler.put(Settlement(one.lease, Release(), one.attempt))
+
     # -- running ----------------------------------------------------------------------------------------------------
     def _start(self, claimed: list[Claimed], attempts: asyncio.TaskGroup) -> None:
-        store, clock, now = self._engine.store, self._engine.clock, self._engine.clock.monotonic()
+        store, clock, limit = self._engine.store, self._engine.clock, self._engine.settings.result_limit
+        now = clock.monotonic()
         for one in claimed:
-            running = Running(one, Job(one, store, clock, now, self._resources), now)
+            running = Running(one, Job(one, store, clock, now, self._resources, limit), now)
             self._running[one.lease] = running
             running.task = attempts.create_task(self._execute(running))
 
     async def _execute(self, running: Running) -> None:
         """One attempt from its start to the hand-over of its verdict. No exception leaves it."""
-        claimed = running.claimed
+        claimed, running.begun = running.claimed, True
         try:
             verdict = await self._executors.attempt(running)
         finally:
@@ -298,10 +321,15 @@ class Worker:
             self._ring()
         if verdict is not None:
             spent = timedelta(seconds=self._engine.clock.monotonic() - running.started)
-            self._settler.put(Settlement(claimed.lease, verdict, claimed.attempt, spent))
+            self._settler.put(Settlement(claimed.lease, verdict, claimed.attempt, spent), claimed)
             # A completion is not logged: the event log has it, and a line for each would cost more than the job.
             if not isinstance(verdict, Complete):
                 self._tell(claimed, verdict, spent)
+
+    def _refused(self, claimed: Claimed, reason: str) -> Verdict:
+        """What becomes of a job whose end was refused. The reason may be what could not be stored: plain letters only."""
+        plain = reason[:500].encode("ascii", "backslashreplace").decode().replace("\x00", "")
+        return self._engine.judge_failure(claimed, Failure.of("END_REFUSED", plain), timedelta())
 
     def _mind(self, thread: asyncio.Future[Any]) -> None:
         """A thread that outlives its attempt keeps its slot until it ends: it still uses what a slot stands for."""
@@ -344,6 +372,9 @@ class Worker:
                 held = await self._engine.store.held(session)
             except StoreError:
                 continue  # the heartbeat decides whether we may go on
+            except Exception:  # a bug of ours must not end the watch
+                log.exception("watch.failed")
+                continue
             for running in old:
                 if running.claimed.lease not in held and not running.job.completed:
                     log.info("job.taken_away", job_id=running.job.id, epoch=running.job.epoch)
@@ -372,6 +403,23 @@ class Worker:
                 break
         for running in list(self._running.values()):
             running.end("shutdown")
+        await self._insist()
+
+    async def _insist(self) -> None:
+        """Cancel again what swallowed it. In the end its job is given back, so that only the process is stuck."""
+        until = self._engine.clock.monotonic() + LAST_WORDS
+        while self._running and (left := until - self._engine.clock.monotonic()) > 0:
+            self._bell.clear()
+            try:
+                async with asyncio.timeout(min(left, INSIST_EVERY)):
+                    await self._bell.wait()
+            except TimeoutError:
+                for running in self._running.values():
+                    running.insist()
+        for running in list(self._running.values()):
+            log.warning("job.will_not_stop", job_id=running.job.id, task=running.job.task)
+            running.why = "lost"  # whatever it answers later is nobody's
+            self._give_back([self._running.pop(running.claimed.lease).claimed])
 
     async def _settle_last(self, settling: asyncio.Task[None]) -> None:
         """The last write is awaited, but not for ever."""

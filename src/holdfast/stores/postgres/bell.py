@@ -13,7 +13,7 @@ import asyncpg
 
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreError
-from holdfast.stores.postgres.lines import Lines
+from holdfast.stores.postgres.lines import DRIVER_ERRORS, Lines
 
 CHANNEL = "holdfast"
 PAUSE = 0.01
@@ -83,7 +83,7 @@ class Bell:
             self._listener = await self._lines.connect()
             await self._listener.add_listener(CHANNEL, lambda *_: self.ring_here())
             self.ring_here()  # for what was sent before we heard
-        except (StoreError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except (StoreError, *DRIVER_ERRORS):
             self._listener = None
         finally:
             self._connecting = None
@@ -97,5 +97,5 @@ class Bell:
             listener, self._listener = self._listener, None
             try:
                 await listener.close(timeout=2)
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+            except DRIVER_ERRORS:
                 listener.terminate()

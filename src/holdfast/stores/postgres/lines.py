@@ -36,9 +36,25 @@ _AWAY = (
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
     asyncpg.IdleInTransactionSessionTimeoutError,
+    # Used after the server had said goodbye and before the socket was seen to be closed.
+    asyncpg.InternalClientError,
 )
-#: The server undid the transaction for reasons of its own: the same may go through at once.
-PASSING = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+#: The server undid the transaction or ended the connection for reasons of its own: the same may go through at once.
+PASSING = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InternalClientError,
+)
+#: All that the driver may raise.
+DRIVER_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 
 
 def translate(error: BaseException, url: str) -> StoreError:
@@ -106,7 +122,7 @@ class Lines:
                 statement_cache_size=0 if self.pooled else 200,
                 server_settings={} if self.pooled else {**SETTINGS, **settings},
             )
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, ValueError) as error:
+        except (*DRIVER_ERRORS, ValueError) as error:
             raise translate(error, self._url) from error
         if self.offset != "0":
             await connection.execute(f"SET holdfast.clock_offset = '{self.offset}'")
@@ -135,7 +151,7 @@ class Lines:
                 if line.connection is not None:
                     try:
                         await line.connection.close(timeout=2)
-                    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+                    except DRIVER_ERRORS:
                         line.drop()
 
 
@@ -179,5 +195,5 @@ class _Taken:
             return
         if isinstance(error, (*_AWAY, TimeoutError)) or not isinstance(error, Exception):
             line.drop()  # lost, or left in the middle of something: nobody may use it again
-        if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)):
+        if isinstance(error, DRIVER_ERRORS):
             raise translate(error, self._lines._url) from error

@@ -9,7 +9,7 @@ WITH gone AS (
     SELECT DISTINCT ON (d.key) d.key, d.id
       FROM holdfast.deferred d
      WHERE d.key IS NOT NULL AND (d.run_at = 'infinity' OR d.run_at <= holdfast.clock())
-       AND NOT EXISTS (SELECT FROM holdfast.key_slot s WHERE s.key = d.key)
+       AND NOT EXISTS (SELECT FROM holdfast.key_slot s WHERE s.key = d.key AND s.key <> ALL (ARRAY(SELECT key FROM gone)))
      ORDER BY d.key, d.prio, d.id
 ), slot AS (
     INSERT INTO holdfast.key_slot (key, job_id) SELECT key, id FROM next ON CONFLICT DO NOTHING RETURNING job_id

@@ -1,0 +1,1 @@
+"""Speed, measured beside hand-written floors and other queues: `python -m benchmarks --help`."""

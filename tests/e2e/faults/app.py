@@ -1,0 +1,188 @@
+"""The tasks that the fault tests run in real worker processes. Each writes down when it starts and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from holdfast import Fatal, Holdfast, Retry, current_job
+from holdfast.domain.duration import Duration
+
+QUICKLY = Retry(5, base="50ms", factor=1, jitter="none")
+
+
+def note(what: str, name: str = "", **facts: Any) -> None:
+    """One line in the journal that all processes of a test share; a short append is whole or not there."""
+    line = json.dumps({"what": what, "name": name, "pid": os.getpid(), "at": time.monotonic(), **facts})
+    journal = os.open(Path(os.environ["FAULTS_FOLDER"]) / "journal", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        os.write(journal, f"{line}\n".encode())
+    finally:
+        os.close(journal)
+
+
+def _begin() -> str:
+    job = current_job()
+    note("start", job.id, epoch=job.epoch, attempt=job.attempt)
+    return job.id
+
+
+def _flag(name: str) -> Path:
+    return Path(os.environ["FAULTS_FOLDER"]) / name
+
+
+# -- on the loop ------------------------------------------------------------------------------------------------------
+async def nothing() -> None:
+    _begin()
+
+
+async def echo(value: int) -> int:
+    _begin()
+    return value
+
+
+async def gate(name: str) -> int:
+    """Runs until the test makes a file of this name; gives the process that ran it."""
+    job = _begin()
+    try:
+        while not _flag(name).exists():  # noqa: ASYNC110 - the test makes the file from another process
+            await asyncio.sleep(0.02)
+    except asyncio.CancelledError:
+        note("cancelled", job)
+        raise
+    return os.getpid()
+
+
+async def stubborn(times: int) -> None:
+    """Swallows this many cancellations; a negative number: all of them."""
+    job = _begin()
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            note("cancelled", job)
+            if times == 0:
+                raise
+            times -= 1
+
+
+async def block_loop(seconds: float) -> int:
+    """A blocking call in C on the event loop: it releases the GIL, but nothing else on the loop runs."""
+    job = _begin()
+    time.sleep(seconds)
+    note("end", job)
+    return os.getpid()
+
+
+async def spin(seconds: float) -> int:
+    """Pure Python on the event loop."""
+    job, until, turns = _begin(), time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        turns += 1
+    note("end", job)
+    return turns
+
+
+async def held_up(step: bool) -> str:
+    """The first attempt blocks the loop until the test lets it go on; then it answers, or writes a *step* first."""
+    job = current_job()
+    _begin()
+    if job.attempt == 1:
+        while not _flag("go on").exists():
+            time.sleep(0.01)
+    if step:
+        await job.step("once", lambda: f"by attempt {job.attempt}")
+    return f"by attempt {job.attempt}"
+
+
+async def fail() -> None:
+    _begin()
+    raise ConnectionError("the other side is away")
+
+
+async def fatal() -> None:
+    _begin()
+    raise Fatal("not today")
+
+
+async def fail_at(name: str) -> None:
+    """Waits for the file, then fails."""
+    _begin()
+    while not _flag(name).exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    raise ConnectionError("the other side is away")
+
+
+async def kill_worker() -> None:
+    _begin()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+# -- in threads -------------------------------------------------------------------------------------------------------
+def listening(seconds: float) -> str:
+    """A thread that looks whether it was told to stop."""
+    job, until = current_job(), time.monotonic() + seconds
+    _begin()
+    while time.monotonic() < until:
+        if job.cancelled:
+            note("told", job.id)
+            return "told"
+        time.sleep(0.02)
+    return "done"
+
+
+def deaf(name: str) -> str:
+    """A thread that does not look, until the test makes the file."""
+    job = _begin()
+    while not _flag(name).exists():
+        time.sleep(0.02)
+    note("end", job)
+    return "done"
+
+
+# -- in processes -----------------------------------------------------------------------------------------------------
+def burn(name: str, seconds: float) -> int:
+    """Busy in a child process, with a sign of life every now and then."""
+    until = time.monotonic() + seconds
+    note("start", name)
+    while time.monotonic() < until:
+        sum(range(100_000))
+        note("alive", name)
+    return os.getpid()
+
+
+def make_app(url: str | None = None, **settings: Any) -> Holdfast:
+    app = Holdfast(url, **settings)
+    tasks: tuple[Callable[..., Any], ...] = (
+        nothing,
+        echo,
+        gate,
+        stubborn,
+        block_loop,
+        spin,
+        held_up,
+        listening,
+        deaf,
+    )
+    for function in tasks:
+        app.task(retry=QUICKLY)(function)
+    for function in cast(tuple[Callable[..., Any], ...], (fail, fatal, fail_at)):
+        app.task(retry=Retry(3, base="50ms", factor=1, jitter="none"))(function)
+    app.task(retry=QUICKLY, max_crashes=2)(kill_worker)
+    app.task(retry=Retry(3, base="1h", jitter="none"), name="fail_slowly")(fail)
+    app.task(retry=QUICKLY, execute="process")(burn)
+    once: Retry = Retry(1)
+    limit: Duration = "700ms"
+    app.task(name="gate_limited", retry=once, timeout=limit)(gate)
+    app.task(name="deaf_limited", retry=once, timeout=limit, execute="thread")(deaf)
+    app.task(name="burn_limited", retry=once, timeout="2s")(burn)
+    return app
+
+
+app = make_app()

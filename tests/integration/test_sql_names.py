@@ -1,0 +1,52 @@
+"""The SQL of both dialects, side by side: the same verb has the same file name."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.stores.sqlfiles import load_sql
+
+SQLITE, POSTGRES = load_sql("holdfast.stores.sqlite"), load_sql("holdfast.stores.postgres")
+
+#: Files that one dialect has alone, and why.
+ONLY_SQLITE = {
+    "bury": "the wide row is updated; on PostgreSQL `end` moves the job to the table `done` for all three ends",
+    "cancel": "likewise: PostgreSQL cancels through `end`",
+    "claimed": "SQLite reads back what it claimed in a second statement; PostgreSQL returns it from `claim`",
+    "dead_letter": "PostgreSQL writes the dead letter inside `end`",
+    "end_attempt": "PostgreSQL writes the attempt inside `end`, `requeue` and `complete`",
+    "head": "the first jobs of a line; PostgreSQL looks at the lines inside `claim`",
+}
+ONLY_POSTGRES = {
+    "end": "see SQLite's bury, cancel and dead_letter",
+    "enqueue_again": "the way for ids that may be known, delays and keys; SQLite's `enqueue` does both",
+    "feed": "events in commit order need the snapshot's xmin; SQLite has one writer, so order is order",
+    "grant": "who may go next of each key; SQLite looks at the keys while it picks",
+    "job_events": "the events of one job from batched rows; a short query in SQLite's reader",
+    "lines": "which lines have somebody; SQLite asks `head`",
+    "overdue": "time_out over the small tables; SQLite has one index for it",
+    "record_step": "fenced in one statement; SQLite checks and writes in one transaction",
+    "reject": "one INSERT; on SQLite it is `enqueue` and `bury` in one transaction",
+}
+
+
+def test_a_verb_has_the_same_file_in_both_dialects_or_a_reason() -> None:  # E52
+    assert SQLITE.keys() - POSTGRES.keys() == ONLY_SQLITE.keys()
+    assert POSTGRES.keys() - SQLITE.keys() == ONLY_POSTGRES.keys()
+
+
+def test_the_verbs_of_every_day_are_in_both() -> None:  # E52
+    assert {"enqueue", "claim", "extend", "complete", "requeue", "retry", "promote", "expired"} <= (
+        SQLITE.keys() & POSTGRES.keys()
+    )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name"),
+    [("sqlite", name) for name in SQLITE] + [("postgres", name) for name in POSTGRES],
+)
+def test_a_file_is_one_statement(dialect: str, name: str) -> None:  # E52
+    text = {"sqlite": SQLITE, "postgres": POSTGRES}[dialect][name]
+    code = "\n".join(line.partition("--")[0] for line in text.splitlines()).strip()
+    assert code
+    assert ";" not in code.removesuffix(";")

@@ -1,0 +1,56 @@
+"""Settings: keywords over environment over defaults, and a clear word about nonsense."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.engine.settings import Settings
+from holdfast.errors import UsageError
+
+
+def test_keywords_win_over_the_environment_and_that_over_defaults() -> None:
+    settings = Settings.read(
+        {"lease": "30s"}, {"HOLDFAST_LEASE": "60s", "HOLDFAST_CONCURRENCY": "3", "HOLDFAST_POLL": ""}
+    )
+    assert (settings.lease, settings.concurrency) == (timedelta(seconds=30), 3)
+    assert (settings.poll, settings.payload_limit) == (timedelta(seconds=1), 1_000_000)
+
+
+def test_a_heart_beats_three_times_in_a_lease_unless_told() -> None:
+    assert Settings.read({"lease": "90s"}, {}).beat_every == timedelta(seconds=30)
+    assert Settings.read({"lease": "90s", "heartbeat": "10s"}, {}).beat_every == timedelta(seconds=10)
+    with pytest.raises(UsageError, match="at most half of the lease"):
+        Settings.read({"lease": "10s", "heartbeat": "6s"}, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "words"),
+    [
+        ({"leese": "1s"}, {}, "no setting leese; there are: concurrency, grace, heartbeat, lease,"),
+        ({"lease": "soon"}, {}, "lease: 'soon' is not a duration"),
+        ({}, {"HOLDFAST_LEASE": "soon"}, "HOLDFAST_LEASE: 'soon' is not a duration"),
+        ({"lease": 0}, {}, "lease is 0; it must be longer"),
+        ({"poll": "0s"}, {}, "poll is 0; it must be longer"),
+        ({"heartbeat": timedelta()}, {}, "heartbeat is 0; it must be longer"),
+        ({"lease": -1}, {}, "lease: -1 is out of range"),
+        ({"concurrency": 0}, {}, "concurrency is 0; it must be at least 1"),
+        ({"concurrency": 2.5}, {}, "concurrency is 2.5; it must be a whole number"),
+        ({"concurrency": float("inf")}, {}, "concurrency is inf; it must be a whole number"),
+        ({}, {"HOLDFAST_CONCURRENCY": "many"}, "HOLDFAST_CONCURRENCY is 'many'; it must be a whole number"),
+        ({"payload_limit": -5}, {}, "payload_limit is -5; it must be at least 1"),
+    ],
+)
+def test_nonsense_is_named_with_its_source(
+    given: dict[str, Any], environment: dict[str, str], words: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        Settings.read(given, environment)
+    assert str(refused.value).startswith(words)
+    assert "\n" not in str(refused.value)
+
+
+def test_no_grace_at_all_is_a_choice() -> None:
+    assert Settings.read({"grace": 0}, {}).grace == timedelta()
