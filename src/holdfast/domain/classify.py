@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 
 from holdfast.domain.codes import ErrorClass, lookup
@@ -116,6 +118,12 @@ _AWS = {
 }
 
 
+#: Exceptions of the language itself that carry no answer of a service: no need to look for one.
+_BARE = frozenset(
+    {Exception, RuntimeError, ValueError, TypeError, KeyError, AttributeError, AssertionError, TimeoutError}
+)
+
+
 def classify(
     error: BaseException,
     *,
@@ -125,7 +133,7 @@ def classify(
     now: datetime | None = None,
 ) -> Failure:
     """Say what *error* is. The task's own rules win, then its exception lists, then ours."""
-    status = http_status(error)
+    status = None if type(error) in _BARE else http_status(error)
     code = next((code for rule in rules if (code := rule(error))), None) or _code_of(error, status)
     known = lookup(code)
     error_class = known.error_class
@@ -148,16 +156,18 @@ def classify(
     text = _first_line(_text(error))
     # The words of Retryable and Fatal are the task's own, written for people; other texts are technical.
     ours = isinstance(error, (Retryable, Fatal)) and bool(error.args)
-    return Failure(
-        code=code,
-        message=text if ours else known.message,
-        error_class=error_class,
-        detail=f"{type(error).__name__}: {text}" if text else type(error).__name__,
-        fingerprint=fingerprint(task, code, type(error).__name__, text),
-        gateway_status=status,
-        retry_after=after,
-        forget=error.forget if isinstance(error, Fatal) else (),
-    )
+    failure = _failure(task, code, text if ours else known.message, error_class, type(error).__name__, text)
+    if status is None and after is None and not isinstance(error, Fatal):
+        return failure
+    forget = error.forget if isinstance(error, Fatal) else ()
+    return replace(failure, gateway_status=status, retry_after=after, forget=forget)
+
+
+@lru_cache(maxsize=1024)
+def _failure(task: str, code: str, message: str, error_class: ErrorClass, name: str, text: str) -> Failure:
+    """A failure is a value: when a thousand jobs fail for one cause, it is made once."""
+    detail = f"{name}: {text}" if text else name
+    return Failure(code, message, error_class, detail, fingerprint(task, code, name, text))
 
 
 def _asked(error: Retryable) -> timedelta | None:
@@ -189,7 +199,7 @@ def _code_of(error: BaseException, status: int | None) -> str:
             return error.code
         case Retryable():
             return error.code or "RETRYABLE"
-    if aws := _AWS.get(_aws_code(error)):
+    if type(error) not in _BARE and (aws := _AWS.get(_aws_code(error))):
         return aws
     if status is not None:
         if status == 408:
@@ -223,7 +233,8 @@ def _code_of(error: BaseException, status: int | None) -> str:
     return "UNKNOWN"
 
 
-def _by_name(kind: type[BaseException]) -> str | None:
+@lru_cache(maxsize=1024)
+def _by_name(kind: Any) -> str | None:
     for base in kind.__mro__:
         library = base.__module__.partition(".")[0]
         if library in _LIBRARIES:
