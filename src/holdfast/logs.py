@@ -69,6 +69,7 @@ def configure(*, keep: bool = False, quiet: bool = False) -> None:
             logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
             cache_logger_on_first_use=False,
         )
+    logging.getLogger("holdfast").setLevel(level.upper())
     root = logging.getLogger()
     if not root.handlers:
         handler = _ToStderr()

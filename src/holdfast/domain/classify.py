@@ -104,6 +104,8 @@ _BY_NAME: dict[str, dict[str, str]] = {
 _BY_NAME["httpx2"] = _BY_NAME["httpx"]
 _LIBRARIES = frozenset(_BY_NAME)
 
+_SEEN: dict[type[BaseException], str | None] = {}
+
 #: What AWS says with status 400, and means 429 or 408.
 _AWS = {
     "Throttling": "THROTTLED",
@@ -233,8 +235,13 @@ def _code_of(error: BaseException, status: int | None) -> str:
     return "UNKNOWN"
 
 
-@lru_cache(maxsize=1024)
-def _by_name(kind: Any) -> str | None:
+def _by_name(kind: type[BaseException]) -> str | None:
+    if kind not in _SEEN:
+        _SEEN[kind] = _look_up(kind)
+    return _SEEN[kind]
+
+
+def _look_up(kind: type[BaseException]) -> str | None:
     for base in kind.__mro__:
         library = base.__module__.partition(".")[0]
         if library in _LIBRARIES:

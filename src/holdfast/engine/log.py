@@ -1,7 +1,8 @@
 """The engine's voice: an event and its facts, said once, wherever the application wants to hear it.
 
-When structlog is configured (the CLI does, an application may) lines go there. Otherwise they go to the standard library's
-logging, so that a program which merely uses Holdfast is not talked into its output.
+When structlog is configured (the CLI does, an application may) lines go there, otherwise to the standard library's logging.
+How much is said is the level of the standard logger `holdfast` either way: warnings and worse, unless told otherwise, so
+that a program which merely uses Holdfast is not talked into its output.
 """
 
 from __future__ import annotations
@@ -29,16 +30,18 @@ class Log:
 
     def hears(self, level: int) -> bool:
         """Whether a line of this level would be said at all: for lines whose facts are dear to gather."""
-        return structlog.is_configured() or self._std.isEnabledFor(level)
+        return self._std.isEnabledFor(level)
 
     def exception(self, event: str, **facts: Any) -> None:
         """For bugs of ours only: with the stack."""
         self._say(logging.ERROR, event, {**facts, "exc_info": True})
 
     def _say(self, level: int, event: str, facts: dict[str, Any]) -> None:
+        if not self._std.isEnabledFor(level):
+            return
         if structlog.is_configured():
             structlog.get_logger(self._name).log(level, event, **facts)
-        elif self._std.isEnabledFor(level):
+        else:
             stack = facts.pop("exc_info", False)
             told = " ".join(f"{name}={value}" for name, value in facts.items())
             self._std.log(level, "%s %s", event, told, exc_info=stack)
