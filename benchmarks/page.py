@@ -73,6 +73,8 @@ def _peers(results: Results) -> list[str]:
         "the server's, over a drain.",
         "",
     ]
+    for failure in report.failures(results):
+        lines += [failure, ""]
     for name, why in about["missing"].items():
         lines += [f"Not measured: {name}, which could not be installed: {why}", ""]
     return lines

@@ -63,6 +63,16 @@ class Cells:
         measured = {cell["subject"] for cell in self._cells}
         return [subject.name for subject in SUBJECTS if subject.name in measured]
 
+    def best_names(self, store: Store, scenario: str) -> str:
+        """Who was the best peer, in any of the rounds."""
+        best = self.best_peer(store, scenario)
+        found = [
+            peer
+            for peer in PEERS[store]
+            if any(best[number] == value for number, value in self.values(peer, scenario).items())
+        ]
+        return ", ".join(found)
+
     def best_peer(self, store: Store, scenario: str, figure: str = "rate") -> ByRound:
         """In each round the best of the peers on this store."""
         best: ByRound = {}
@@ -90,6 +100,7 @@ class Target:
     compute: Compute  #: one value a round
     unit: str = "×"
     least: bool = True  #: the bound is a least; else a most
+    beside_peers: str = ""  #: the scenario, where the best peer's name belongs into the row
 
     @property
     def wanted(self) -> str:
@@ -143,11 +154,13 @@ def _targets() -> Iterable[Target]:
         pg, "enqueue, 100 callers", "of one caller", 20, _own(pg, ("b1", "callers"), ("b1", "single"))
     )
     yield Target(pg, "drain", "of the floor", 0.55, _of_floor(pg, "b2"))
-    yield Target(pg, "drain", "of the best peer", 1.5, _of_peers(pg, "b2"))
+    yield Target(pg, "drain", "of the best peer", 1.5, _of_peers(pg, "b2"), beside_peers="b2")
     yield Target(pg, "latency, median", "of the floor", 1.3, _of_floor(pg, "b3", "p50"), least=False)
     yield Target(pg, "drain, two workers", "of the floor", 0.5, _of_floor(pg, "b4"))
     yield Target(pg, "drain, every job fails once", "of the floor", 0.4, _of_floor(pg, "b5"))
-    yield Target(pg, "drain, every job fails once", "of the best peer", 7, _of_peers(pg, "b5"))
+    yield Target(
+        pg, "drain, every job fails once", "of the best peer", 7, _of_peers(pg, "b5"), beside_peers="b5"
+    )
     yield Target(
         pg,
         "drain, deep store of future jobs",
@@ -196,9 +209,9 @@ def target_rows(results: Results, store: Store) -> list[list[str]]:
     for target in TARGETS:
         if target.store == store:
             values = target.compute(cells)
-            rows.append(
-                [target.what, target.compare, target.told(values), target.wanted, MET[target.met(values)]]
-            )
+            names = cells.best_names(store, target.beside_peers) if target.beside_peers else ""
+            compare = f"{target.compare} ({names})" if names else target.compare
+            rows.append([target.what, compare, target.told(values), target.wanted, MET[target.met(values)]])
     return rows
 
 
@@ -276,9 +289,16 @@ def as_text(results: Results) -> str:
     for store, name in (("postgres", "PostgreSQL"), ("sqlite", "SQLite")):
         parts += [f"{name}: Holdfast and its targets", _grid([TARGET_HEAD, *target_rows(results, store)]), ""]  # type: ignore[arg-type]
         parts += [f"{name}: everybody", _grid([PEER_HEAD, *peer_rows(results, store)]), ""]  # type: ignore[arg-type]
-    failed = [cell for cell in results["cells"] if "error" in cell or "unfinished" in cell]
-    parts += [f"no figure: {cell['subject']} {cell['scenario']}: {_why(cell)}" for cell in failed]
-    return "\n".join(parts)
+    return "\n".join([*parts, *failures(results)])
+
+
+def failures(results: Results) -> list[str]:
+    """A line for each cell without a figure: what is missing must be seen."""
+    return [
+        f"No figure: {cell['subject']}, {cell['scenario']}, round {cell['round']}: {_why(cell)}"
+        for cell in results["cells"]
+        if "error" in cell or "unfinished" in cell
+    ]
 
 
 def _why(cell: dict[str, Any]) -> str:

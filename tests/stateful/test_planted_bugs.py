@@ -17,14 +17,17 @@ from holdfast.domain.job import JobId, Lease
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Verdict
 from holdfast.engine.ports import Answer
-from holdfast.stores.memory import MemoryStore, _Job
-from holdfast.stores.sqlite import moves
-from holdfast.stores.sqlite.moves import SQL, Move
+from holdfast.stores.memory import people as memory_people
+from holdfast.stores.memory import recovering as memory_recovering
+from holdfast.stores.memory import settling as memory_settling
+from holdfast.stores.memory.tables import Job, Tables
+from holdfast.stores.sqlite import claims, people, phases, settling
+from holdfast.stores.sqlite.move import SQL, Move
 from tests.stateful.benches import memory_benches, sqlite_benches
 from tests.stateful.machine import Bench, Machine
 
 Patch = pytest.MonkeyPatch
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(120)
 
 #: Enough to find each of these several times over, and no time spent on making the story short.
 EAGER = settings(
@@ -60,7 +63,7 @@ def release_burns_an_attempt(patch: Patch) -> None:
 
 def retry_of_a_complete_job(patch: Patch) -> None:
     rewrite(patch, "retry", "phase IN (4, 5)", "phase >= 3")
-    patch.setattr(moves, "CANCELLED", moves.COMPLETE)  # what the guard in front of it looks at
+    patch.setattr(people, "CANCELLED", phases.COMPLETE)  # what the guard in front of it looks at
 
 
 def dead_session_comes_back(patch: Patch) -> None:
@@ -69,80 +72,79 @@ def dead_session_comes_back(patch: Patch) -> None:
 
 def reclaim_forgets_the_attempt(patch: Patch) -> None:
     """The one that STYLE §11 tells of: the attempt is given back, and the job crashes worker after worker."""
-    real = Move._item
+    real = settling.way_back
 
-    def item(
-        self: Move, lease: Lease, verdict: Verdict, outcome: str, crashes: int | None
+    def way_back(
+        move: Move, lease: Lease, verdict: Verdict, outcome: str, crashes: int | None
     ) -> tuple[Any, ...]:
-        row = real(self, lease, verdict, outcome, crashes)
+        row = real(move, lease, verdict, outcome, crashes)
         return (*row[:5], 1, *row[6:]) if outcome == "reclaimed" else row
 
-    patch.setattr(Move, "_item", item)
+    patch.setattr(settling, "way_back", way_back)
 
 
 def settle_recorded_twice(patch: Patch) -> None:
-    real = MemoryStore._refuse
+    real = memory_settling.refuse
 
-    def refuse(self: MemoryStore, job: _Job, lease: Lease, verdict: Verdict) -> Answer:
-        answer = real(self, job, lease, verdict)
+    def refuse(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> Answer:
+        answer = real(tables, job, lease, verdict)
         if answer is Answer.REPEATED:
-            self._event(Kind.complete, job)
+            tables.record(Kind.complete, job)
         return answer
 
-    patch.setattr(MemoryStore, "_refuse", refuse)
+    patch.setattr(memory_settling, "refuse", refuse)
 
 
 def reclaim_without_the_expiry_guard(patch: Patch) -> None:
     """Whoever was on the list is reclaimed, although it has said since that it lives."""
-    real = MemoryStore.reclaim
+    real = memory_recovering.reclaim
 
-    async def reclaim(self: MemoryStore, reclaims: Any) -> int:
+    def reclaim(tables: Tables, reclaims: Any) -> int:
         with pytest.MonkeyPatch.context() as inside:
-            inside.setattr(MemoryStore, "_ran_out", lambda self, job: (True, True))
-            return await real(self, reclaims)
+            inside.setattr(memory_recovering, "ran_out", lambda tables, job: (True, True))
+            return real(tables, reclaims)
 
-    patch.setattr(MemoryStore, "reclaim", reclaim)
+    patch.setattr(memory_recovering, "reclaim", reclaim)
 
 
 def cancel_leaves_the_lease(patch: Patch) -> None:
-    async def cancel(self: MemoryStore, job_id: JobId, by: str, reason: str) -> None:
-        await real(self, job_id, by, reason)
-        job = self._jobs[job_id]
+    real = memory_people.cancel
+
+    def cancel(tables: Tables, job_id: JobId, by: str, reason: str) -> None:
+        real(tables, job_id, by, reason)
+        job = tables.jobs[job_id]
         for epoch, attempt in list(job.attempts.items()):
             if attempt.outcome == "cancelled" and epoch == job.epoch:
                 del job.attempts[epoch]
 
-    real = MemoryStore.cancel
-    patch.setattr(MemoryStore, "cancel", cancel)
+    patch.setattr(memory_people, "cancel", cancel)
 
 
 def epoch_starts_again(patch: Patch) -> None:
     """A fence that goes back lets an old holder pass for a new one."""
-    real = MemoryStore.retry
+    real = memory_people.retry
 
-    async def retry(self: MemoryStore, *args: Any, **more: Any) -> int:
-        self._epochs = count(1)
-        return await real(self, *args, **more)
+    def retry(tables: Tables, *args: Any) -> int:
+        tables.epochs = count(1)
+        return real(tables, *args)
 
-    patch.setattr(MemoryStore, "retry", retry)
+    patch.setattr(memory_people, "retry", retry)
 
 
 def deadline_is_late_when_equal(patch: Patch) -> None:
-    real = MemoryStore._settle_one
+    real = memory_settling.settle
 
-    def settle(
-        self: MemoryStore, lease: Lease, verdict: Verdict, duration: timedelta = timedelta()
-    ) -> Answer:
-        job = self._jobs.get(lease.job_id)
-        if job is not None and job.live is not None and job.deadline_at == self._clock.now():
-            self._time_out(job)
-        return real(self, lease, verdict, duration)
+    def settle(tables: Tables, lease: Lease, verdict: Verdict, duration: timedelta = timedelta()) -> Answer:
+        job = tables.jobs.get(lease.job_id)
+        if job is not None and job.live is not None and job.deadline_at == tables.clock.now():
+            memory_settling.time_out_one(tables, job)
+        return real(tables, lease, verdict, duration)
 
-    patch.setattr(MemoryStore, "_settle_one", settle)
+    patch.setattr(memory_settling, "settle", settle)
 
 
 def one_key_runs_twice(patch: Patch) -> None:
-    patch.setattr(Move, "_busy", lambda self, keys: set())
+    patch.setattr(claims, "busy_keys", lambda move, keys: set())
 
 
 SQLITE = [

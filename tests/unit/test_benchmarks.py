@@ -69,7 +69,8 @@ def test_the_best_peer_is_the_best_of_that_round_on_that_store() -> None:
         cell("holdfast_pg", "b5", 2, rate=90),
     )
     assert (
-        told(some, "postgres", "drain, every job fails once", "of the best peer")[0] == "4.00× (3.00..5.00)"
+        told(some, "postgres", "drain, every job fails once", "of the best peer (pgqueuer, awa)")[0]
+        == "4.00× (3.00..5.00)"
     )
 
 
@@ -89,8 +90,8 @@ def test_the_trial_round_and_failed_cells_do_not_count() -> None:
         cell("huey", "b2", 2, rate=2, unfinished=5, n=9, seconds=40),
     )
     assert Cells(some).values("huey", "b2") == {}
-    assert "no figure: huey b2: no job began" in report.as_text(some)
-    assert "5 of 9 jobs were left" in report.as_text(some)
+    assert "No figure: huey, b2, round 1: no job began" in report.as_text(some)
+    assert "5 of 9 jobs were left" in page.render(some)
 
 
 def test_the_picture_is_well_formed_and_has_a_bar_for_each_queue() -> None:

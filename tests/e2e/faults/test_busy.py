@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.faults.world import Site
+from tests.e2e.faults.world import LEASE, Site
 
 pytestmark = pytest.mark.slow
 
 
 async def test_long_and_busy_handlers_keep_their_lease(site: Site) -> None:  # E30 E41
-    settings = {"lease": "800ms", "heartbeat": "200ms"}
+    many = 3.5 if site.is_postgres else 10.5
     ids = {
-        "a blocking call, ten leases": await site.enqueue("block_loop", seconds=8.0),
-        "pure Python, three leases": await site.enqueue("spin", seconds=2.5),
+        "a blocking call of many leases": await site.enqueue("block_loop", seconds=many * LEASE),
+        "pure Python, three leases": await site.enqueue("spin", seconds=3.5 * LEASE),
     }
     # One job each, and idle ones beside them that would take over whatever loses its lease.
-    await site.crew(2, "--concurrency", "1", **settings)
+    await site.crew(2, "--concurrency", "1")
     for one in ids.values():
         await site.started(one)
-    await site.crew(1, **settings)
+    await site.crew(1)
     await site.drained()
     stories = await site.consistent(ids.values())
     for what, one in ids.items():

@@ -34,7 +34,8 @@ async def test_a_job_whose_worker_is_killed_runs_again_and_ends_once(site: Site)
     await site.consistent([job_id])
 
 
-async def test_a_crash_is_counted_until_an_attempt_ends_in_order(site: Site) -> None:  # E2a E30
+async def test_a_crash_is_counted_until_an_attempt_ends_in_order(postgres_site: Site) -> None:  # E2a E30
+    site = postgres_site
     job_id = await site.enqueue("gate", name="never")
     await site.worker().ready()
     await site.started(job_id)
@@ -86,7 +87,8 @@ async def test_a_job_that_kills_its_worker_ends_as_a_dead_letter(site: Site) -> 
     await site.consistent([job_id, bystander])
 
 
-async def test_an_orphan_is_run_by_the_worker_that_restarts_at_once(site: Site) -> None:  # E30
+async def test_an_orphan_is_run_by_the_worker_that_restarts_at_once(sqlite_site: Site) -> None:  # E30
+    site = sqlite_site
     job_id = await site.enqueue("gate", name="open")
     first = await site.worker("--concurrency", "1").ready()
     await site.started(job_id)
@@ -139,9 +141,9 @@ async def test_the_child_process_of_a_killed_worker_ends_with_it(sqlite_site: Si
 
 
 async def test_due_jobs_are_promoted_once_while_their_promoters_are_killed(site: Site) -> None:  # E5
-    ids = await site.enqueue_many("echo", [{"value": n} for n in range(200)], delay="1500ms")
+    ids = await site.enqueue_many("echo", [{"value": n} for n in range(200)], delay="1s")
     crew = await site.crew(2)
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
         victim = crew.pop(0)
         await asyncio.sleep(0.4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from pathlib import Path
 
@@ -61,6 +62,10 @@ async def test_a_killed_server_loses_and_doubles_nothing(
         assert all(worker.process.poll() is None for worker in crew)  # the same processes
         await site.consistent(ids)
         assert {(await site.app.job(one)).state for one in ids} == {"complete"}
+        # A stop while the server is away ends too: nothing can be written, so nothing is waited for for long.
+        durable_postgres.kill()
+        crew[0].signal(signal.SIGTERM)
+        assert await crew[0].ended(50) == 0
         assert not any("Traceback" in worker.log for worker in crew), crew[0].log + crew[1].log
 
 

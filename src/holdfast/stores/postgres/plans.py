@@ -10,12 +10,10 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from holdfast.domain.job import Batch, Enqueued, JobId, JobSpec, NewJob
+from holdfast.stores.shapes import MOST_PER_EVENT
 from holdfast.stores.sqlfiles import load_sql
 
 SQL = load_sql("holdfast.stores.postgres")
-
-#: How many jobs one event row may speak of: the place in the row is part of an event's id.
-MOST_PER_EVENT = 1000
 
 Row = Sequence[Any]
 Plan = Generator[tuple[str, tuple[Any, ...]], Sequence[Row], list[Enqueued]]

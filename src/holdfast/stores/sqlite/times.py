@@ -18,3 +18,11 @@ def moment(value: int) -> datetime:
 
 def span(duration: timedelta) -> int:
     return duration // _MICROSECOND
+
+
+def maybe_span(duration: timedelta | None) -> int | None:
+    return None if duration is None else span(duration)
+
+
+def maybe_duration(microseconds: int | None) -> timedelta | None:
+    return None if microseconds is None else timedelta(microseconds=microseconds)

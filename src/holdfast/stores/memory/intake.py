@@ -1,0 +1,116 @@
+"""Jobs on their way in and to a worker: enqueue, reject, promote, claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from holdfast.domain.job import Claimed, Enqueued, JobId, Lane, Lease, NewJob, Session
+from holdfast.domain.moves import Kind, State
+from holdfast.domain.verdict import Failure
+from holdfast.stores.memory.tables import Job, Live, Tables
+
+
+def enqueue(tables: Tables, new: NewJob) -> Enqueued:
+    if new.id in tables.jobs:
+        return Enqueued(new.id)
+    twin = twin_of(tables, new.spec.dedupe)
+    if twin is not None:
+        return Enqueued(twin.id, duplicate=True)
+    job = _add(tables, new, State.QUEUED)
+    tables.record(Kind.queued, job)
+    return Enqueued(job.id)
+
+
+def _add(tables: Tables, new: NewJob, state: State) -> Job:
+    now, spec = tables.clock.now(), new.spec
+    run_at = spec.run_at or now + (spec.delay or timedelta())
+    job = Job(
+        id=new.id,
+        number=next(tables.numbers),
+        payload=new.payload,
+        spec=spec,
+        lane=spec.lane,
+        state=state,
+        run_at=run_at,
+        created_at=now,
+        queued_at=now,
+        updated_at=now,
+        deadline_at=spec.deadline_at or (now + spec.deadline if spec.deadline is not None else None),
+        ord=max(now, run_at),
+    )
+    tables.jobs[job.id] = job
+    tables.lanes[spec.lane] = None
+    if spec.dedupe and state is State.QUEUED:
+        tables.dedupe[spec.dedupe] = job.id
+    return job
+
+
+def twin_of(tables: Tables, digest: bytes | None) -> Job | None:
+    """The job that stands in for a new one with the same dedupe key: unfinished, or complete and not expired."""
+    job = tables.jobs.get(tables.dedupe.get(digest, JobId(""))) if digest else None
+    if job is None or job.state in (State.FAILED, State.CANCELLED) or job.expired_at is not None:
+        return None
+    if job.state is State.COMPLETE and job.spec.dedupe_for is not None:
+        assert job.finished_at is not None
+        return job if tables.clock.now() < job.finished_at + job.spec.dedupe_for else None
+    return job
+
+
+def reject(tables: Tables, new: NewJob, failure: Failure) -> None:
+    if new.id not in tables.jobs:
+        job = _add(tables, new, State.FAILED)
+        job.finished_at, job.error = job.created_at, failure
+        tables.record(Kind.rejected, job, error_code=failure.code)
+
+
+def promote(tables: Tables) -> timedelta | None:
+    """Nothing to move here: a job is in line as soon as it is due."""
+    now = tables.clock.now()
+    waiting = (j.run_at - now for j in tables.jobs.values() if j.state is State.QUEUED and j.run_at > now)
+    return min(waiting, default=None)
+
+
+def claim(tables: Tables, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
+    now, wanted = tables.clock.now(), set(lanes)
+    due = [j for j in in_line(tables, now) if j.lane in wanted]
+    busy = {job.spec.key for job in tables.jobs.values() if job.live}
+    claimed: list[Claimed] = []
+    for job in sorted(due, key=lambda job: job.place):
+        if len(claimed) == limit:
+            break
+        if job.spec.key is not None and job.spec.key in busy:
+            continue
+        busy.add(job.spec.key)
+        claimed.append(_claim_one(tables, job, session, now))
+    return claimed
+
+
+def in_line(tables: Tables, now: datetime) -> list[Job]:
+    return [job for job in tables.jobs.values() if job.state is State.QUEUED and job.run_at <= now]
+
+
+def _claim_one(tables: Tables, job: Job, session: Session, now: datetime) -> Claimed:
+    timeout = job.spec.timeout
+    job.state, job.epoch, job.attempt = State.PROCESSING, next(tables.epochs), job.attempt + 1
+    job.started_at, job.last_attempt_at, job.updated_at = job.started_at or now, now, now
+    until = tables.clock.monotonic() + timeout.total_seconds() if timeout is not None else None
+    job.live = Live(job.epoch, session, now, until)
+    tables.record(Kind.processing, job, worker=session.worker)
+    return Claimed(
+        lease=Lease(job.id, job.epoch),
+        lane=job.lane,
+        payload=job.payload,
+        attempt=job.attempt,
+        max_attempts=job.spec.max_attempts,
+        crashes=job.crashes,
+        generation=job.generation,
+        owner=job.spec.owner,
+        key=job.spec.key,
+        timeout=timeout,
+        until_deadline=job.deadline_at - now if job.deadline_at else None,
+        waited=now - job.queued_at,
+        start_within=job.spec.start_within,
+        version=job.spec.version,
+        trace=job.spec.trace,
+    )

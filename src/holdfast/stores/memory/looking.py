@@ -1,0 +1,190 @@
+"""The half of the port that only looks: jobs as the values everyone sees."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from holdfast.domain.job import (
+    Attempt,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    Event,
+    JobFilter,
+    JobId,
+    JobRow,
+    Lane,
+    LateResult,
+)
+from holdfast.domain.moves import State
+from holdfast.domain.rules import broken_rules
+from holdfast.engine.ports import Page
+from holdfast.stores.memory.tables import Job, Live, Tables
+from holdfast.stores.shapes import read_cursor
+
+
+class Looking:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+    async def job(self, job_id: JobId) -> JobRow | None:
+        job = self._tables.jobs.get(job_id)
+        return _job_row(self._tables, job) if job else None
+
+    async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
+        before = None if after is None else read_cursor(after)
+        found = [
+            job
+            for job in sorted(self._tables.jobs.values(), key=lambda job: -job.number)
+            if (before is None or job.number < before) and _matches(job, where)
+        ]
+        rows = found[:limit]
+        return Page(
+            [_job_row(self._tables, job) for job in rows],
+            str(rows[-1].number) if len(found) > limit else None,
+        )
+
+    async def counts(self) -> dict[str, int]:
+        counts = dict.fromkeys(State, 0)
+        for job in self._tables.jobs.values():
+            counts[job.state] += 1
+        return {str(state): number for state, number in counts.items()}
+
+    async def lanes(self) -> dict[Lane, int]:
+        waiting = dict.fromkeys(self._tables.lanes, 0)
+        for job in self._tables.jobs.values():
+            if job.state is State.QUEUED:
+                waiting[job.lane] += 1
+        return waiting
+
+    # -- what is kept of a job ----------------------------------------------------------------------------------------
+    async def events(self, *, after: int, limit: int, job_id: JobId | None = None) -> list[Event]:
+        events = self._tables.events
+        return [e for e in events if e.id > after and (job_id is None or e.job_id == job_id)][:limit]
+
+    async def attempts(self, job_id: JobId) -> list[Attempt]:
+        job = self._tables.jobs.get(job_id)
+        if job is None:
+            return []
+        running = [job.current_attempt(None, None, None)] if job.live else []
+        return [*job.attempts.values(), *running]
+
+    async def steps(self, job_id: JobId) -> dict[str, str]:
+        return dict(self._tables.jobs[job_id].steps)
+
+    async def late_results(self, job_id: JobId) -> list[LateResult]:
+        job = self._tables.jobs.get(job_id)
+        return list(job.late.values()) if job else []
+
+    # -- dead letters -------------------------------------------------------------------------------------------------
+    async def dead_letters(
+        self, where: DeadLetterFilter, *, after: str | None, limit: int
+    ) -> list[DeadLetter]:
+        found = [letter for letter in self._dead(where) if after is None or letter.id > after]
+        return sorted(found, key=lambda letter: letter.id)[:limit]
+
+    async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
+        groups: dict[tuple[str, str, str], list[DeadLetter]] = {}
+        for letter in self._dead(where):
+            groups.setdefault((letter.fingerprint, letter.task, letter.reason), []).append(letter)
+        found = [
+            DeadLetterGroup(
+                fingerprint=fingerprint,
+                task=task,
+                reason=reason,
+                message=letters[-1].detail or letters[-1].message,
+                count=len(letters),
+                first_at=min(letter.at for letter in letters),
+                last_at=max(letter.at for letter in letters),
+                sample=max(letters, key=lambda letter: letter.at).id,
+            )
+            for (fingerprint, task, reason), letters in groups.items()
+        ]
+        return sorted(found, key=lambda group: -group.count)[:limit]
+
+    def _dead(self, where: DeadLetterFilter) -> list[DeadLetter]:
+        letters = (job.dead for job in self._tables.jobs.values() if job.dead is not None)
+        return [letter for letter in letters if _matches_dead(letter, where)]
+
+    # -- the store itself -----------------------------------------------------------------------------------------------
+    async def violations(self) -> list[str]:
+        tables = self._tables
+        return [
+            f"job {job.id}: {rule}"
+            for job in tables.jobs.values()
+            for rule in broken_rules(_job_row(tables, job))
+        ]
+
+    async def health(self) -> dict[str, Any]:
+        return {"store": "memory", "durable": False}
+
+
+def _job_row(tables: Tables, job: Job) -> JobRow:
+    live = job.live
+    told = live is not None and live.percent is not None
+    return JobRow(
+        id=job.id,
+        task=job.lane.task,
+        queue=job.lane.queue,
+        owner=job.spec.owner,
+        priority=job.spec.priority,
+        state=job.state,
+        generation=job.generation,
+        epoch=job.epoch,
+        attempt=job.attempt,
+        max_attempts=job.spec.max_attempts,
+        crashes=job.crashes,
+        run_at=job.run_at,
+        created_at=job.created_at,
+        queued_at=job.queued_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        last_attempt_at=job.last_attempt_at,
+        updated_at=job.updated_at,
+        deadline_at=job.deadline_at,
+        expired_at=job.expired_at,
+        leased_by=live.session.worker if live else None,
+        lease_expires_at=_lease_end(tables, live) if live else None,
+        error_code=job.error.code if job.error else None,
+        error_message=job.error.message if job.error else None,
+        last_failure=job.last_failure,
+        retry_type=job.retry_type,
+        manual_retry_count=job.manual_retry_count,
+        result=json.loads(job.result) if job.result is not None else None,
+        tags=job.spec.tags,
+        payload=json.loads(job.payload),
+        progress={"percent": live.percent, "message": live.message} if live and told else None,
+        key=job.spec.key,
+    )
+
+
+def _lease_end(tables: Tables, live: Live) -> datetime:
+    now = tables.clock.monotonic()
+    ends = tables.sessions.get(live.session.id, (live.session, now))[1]
+    left = min(ends, live.run_until if live.run_until is not None else ends) - now
+    return tables.clock.now() + timedelta(seconds=left)
+
+
+def _matches(job: Job, where: JobFilter) -> bool:
+    return (
+        (not where.states or job.state in where.states)
+        and (not where.tasks or job.lane.task in where.tasks)
+        and (not where.queues or job.lane.queue in where.queues)
+        and (where.owner is None or job.spec.owner == where.owner)
+        and (where.tag is None or where.tag in job.spec.tags)
+        and (not where.args or where.args.items() <= json.loads(job.payload).items())
+    )
+
+
+def _matches_dead(letter: DeadLetter, where: DeadLetterFilter) -> bool:
+    return (
+        (not where.tasks or letter.task in where.tasks)
+        and (not where.queues or letter.queue in where.queues)
+        and (not where.reasons or letter.reason in where.reasons)
+        and (where.fingerprint is None or letter.fingerprint == where.fingerprint)
+        and (where.owner is None or letter.owner == where.owner)
+        and (not where.ids or letter.id in where.ids)
+    )

@@ -1,0 +1,69 @@
+"""What people do with a job: cancel it, retry it, discard its dead letter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from holdfast.domain.job import JobId, Lane
+from holdfast.domain.moves import FINISHED, Kind, State
+from holdfast.domain.rules import retry_refusal
+from holdfast.domain.verdict import Failure
+from holdfast.errors import Conflict
+from holdfast.stores.memory.intake import in_line, twin_of
+from holdfast.stores.memory.recovering import ran_out
+from holdfast.stores.memory.settling import end_attempt, finish, into_line
+from holdfast.stores.memory.tables import Job, Tables
+from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable
+
+
+def cancel(tables: Tables, job_id: JobId, by: str, reason: str) -> None:
+    job = tables.find(job_id)
+    if job.state in FINISHED:
+        raise not_cancellable(job_id, job.state)
+    if job.live is not None:
+        end_attempt(tables, job, "cancelled")
+    finish(tables, job, State.CANCELLED, Kind.cancelled, by=by, reason=reason)
+
+
+def retry(
+    tables: Tables, job_id: JobId, by: str, kind: Kind, forget: Collection[str] | None, queue: str | None
+) -> int:
+    job, now = tables.find(job_id), tables.clock.now()
+    match job.state:
+        case State.FAILED | State.CANCELLED:
+            _new_generation(tables, job, queue, now)
+        case State.PROCESSING if any(ran_out(tables, job)):
+            end_attempt(tables, job, "reclaimed", Failure.of("WORKER_LOST"))
+            tables.record(Kind.reclaimed, job, by=by)
+        case State.QUEUED if job.run_at > now:
+            pass  # waiting: made due below
+        case _:
+            raise Conflict(retry_refusal(job_id, job.state))
+    for name in forget or ():
+        job.steps.pop(name, None)
+    job.retry_type, job.manual_retry_count = "MANUAL", job.manual_retry_count + 1
+    into_line(tables, job, now, kind, by=by)
+    return 1 + sum(j.place < job.place for j in in_line(tables, now) if j.lane == job.lane)
+
+
+def _new_generation(tables: Tables, job: Job, queue: str | None, now: datetime) -> None:
+    twin = twin_of(tables, job.spec.dedupe)
+    if twin is not None and twin is not job:
+        raise key_is_taken(job.id, twin.id)
+    if job.spec.dedupe:
+        tables.dedupe[job.spec.dedupe] = job.id
+    job.generation, job.attempt, job.crashes = job.generation + 1, 0, 0
+    job.error = job.dead = job.started_at = job.finished_at = None
+    job.queued_at = now
+    job.deadline_at = now + job.spec.deadline if job.spec.deadline is not None else None
+    job.lane = Lane(queue, job.lane.task) if queue else job.lane
+    tables.lanes[job.lane] = None
+
+
+def discard(tables: Tables, job_id: JobId, by: str, reason: str) -> None:
+    job = tables.find(job_id)
+    if job.dead is None:
+        raise no_dead_letter(job_id)
+    job.dead = None
+    tables.record(Kind.discarded, job, by=by, reason=reason)

@@ -1,0 +1,100 @@
+"""What housekeeping does: leases that ran out, deadlines that passed, records that were kept long enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.domain.job import Expired, JobId, Lease
+from holdfast.domain.moves import FINISHED, Kind, State
+from holdfast.engine.ports import Reclaim, Retention
+from holdfast.stores.memory.settling import apply, time_out_one
+from holdfast.stores.memory.tables import Job, Tables
+from holdfast.stores.shapes import OVERRUN_MARGIN
+
+
+# -- leases ---------------------------------------------------------------------------------------------------------------
+def expired(tables: Tables, limit: int) -> list[Expired]:
+    found: list[Expired] = []
+    for job in tables.jobs.values():
+        lost, overran = ran_out(tables, job)
+        if (lost or overran) and job.live is not None and len(found) < limit:
+            found.append(
+                Expired(
+                    lease=Lease(job.id, job.epoch),
+                    lane=job.lane,
+                    attempt=job.attempt,
+                    max_attempts=job.spec.max_attempts,
+                    crashes=job.crashes,
+                    max_crashes=job.spec.max_crashes,
+                    worker=job.live.session.worker,
+                    overran=not lost,
+                )
+            )
+    return found
+
+
+def ran_out(tables: Tables, job: Job) -> tuple[bool, bool]:
+    """(the worker was lost, the attempt overran)"""
+    if job.live is None:
+        return False, False
+    until = job.live.run_until
+    overran = until is not None and tables.clock.monotonic() > until + OVERRUN_MARGIN.total_seconds()
+    return not tables.is_live(job.live.session), overran
+
+
+def reclaim(tables: Tables, reclaims: Sequence[Reclaim]) -> int:
+    """Guarded twice: the lease must still be the current one, and must still have run out."""
+    done = 0
+    for lease, verdict, crashed in reclaims:
+        job = tables.jobs.get(lease.job_id)
+        if job is None or not job.holds(lease):
+            continue
+        lost, overran = ran_out(tables, job)
+        if lost if crashed else overran:
+            apply(tables, job, verdict, outcome="reclaimed")
+            done += 1
+    return done
+
+
+# -- deadlines --------------------------------------------------------------------------------------------------------------
+def time_out(tables: Tables, limit: int) -> list[JobId]:
+    now = tables.clock.now()
+    passed = [
+        job
+        for job in tables.jobs.values()
+        if job.state not in FINISHED and job.deadline_at is not None and now > job.deadline_at
+    ][:limit]
+    for job in passed:
+        time_out_one(tables, job)
+    return [job.id for job in passed]
+
+
+# -- retention ------------------------------------------------------------------------------------------------------------
+def purge(tables: Tables, task: str | None, keep: Retention, limit: int) -> int:
+    now, done = tables.clock.now(), 0
+    for job in list(tables.jobs.values()):
+        if job.finished_at is None or (task is not None and job.lane.task != task) or done >= limit:
+            continue
+        if keep.jobs is not None and job.finished_at <= now - keep.jobs and job.dead is None:
+            _forget(tables, job)
+            done += 1
+        elif (
+            keep.results is not None
+            and job.state is State.COMPLETE
+            and job.expired_at is None
+            and job.finished_at <= now - keep.results
+        ):
+            job.result, job.expired_at, job.updated_at = None, now, now
+            tables.record(Kind.expired, job)
+            done += 1
+    if keep.events is not None and task is None:
+        kept = [event for event in tables.events if event.at > now - keep.events]
+        done += len(tables.events) - len(kept)
+        tables.events = kept
+    return done
+
+
+def _forget(tables: Tables, job: Job) -> None:
+    del tables.jobs[job.id]
+    if job.spec.dedupe and tables.dedupe.get(job.spec.dedupe) == job.id:
+        del tables.dedupe[job.spec.dedupe]

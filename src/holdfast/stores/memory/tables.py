@@ -1,0 +1,159 @@
+"""What the other stores keep in tables: jobs, sessions, dedupe keys, events; and the little that every verb needs."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+from holdfast.domain.job import (
+    Attempt,
+    DeadLetter,
+    Event,
+    JobId,
+    JobSpec,
+    Lane,
+    LateResult,
+    Lease,
+    Session,
+    SessionId,
+)
+from holdfast.domain.moves import Kind, State
+from holdfast.domain.verdict import Failure
+from holdfast.engine.ports import Clock, Moved
+from holdfast.errors import UnknownJob
+from holdfast.stores.shapes import some
+
+
+@dataclass(slots=True)
+class Live:
+    """A lease, and what was true when it was taken."""
+
+    epoch: int
+    session: Session
+    started_at: datetime
+    run_until: float | None
+    percent: float | None = None
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Job:
+    """All there is to know of one job. *live* is there while it is processing."""
+
+    id: JobId
+    number: int
+    payload: str
+    spec: JobSpec
+    lane: Lane
+    state: State
+    run_at: datetime
+    created_at: datetime
+    queued_at: datetime
+    updated_at: datetime
+    deadline_at: datetime | None
+    ord: datetime
+    generation: int = 1
+    epoch: int = 0
+    attempt: int = 0
+    crashes: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    last_attempt_at: datetime | None = None
+    expired_at: datetime | None = None
+    error: Failure | None = None
+    last_failure: dict[str, Any] | None = None
+    retry_type: str | None = None
+    manual_retry_count: int = 0
+    result: str | None = None
+    live: Live | None = None
+    steps: dict[str, str] = field(default_factory=dict)
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)
+    late: dict[int, LateResult] = field(default_factory=dict)
+    dead: DeadLetter | None = None
+
+    @property
+    def place(self) -> tuple[int, datetime, int]:
+        """Where it stands in its line: lowest first."""
+        return -self.spec.priority, self.ord, self.number
+
+    def holds(self, lease: Lease) -> bool:
+        """Whether *lease* is the current one."""
+        return self.live is not None and self.live.epoch == lease.epoch
+
+    def current_attempt(
+        self, ended_at: datetime | None, outcome: str | None, failure: Failure | None
+    ) -> Attempt:
+        """The attempt under way, as the record of attempts shows it."""
+        assert self.live is not None
+        return Attempt(
+            job_id=self.id,
+            epoch=self.live.epoch,
+            generation=self.generation,
+            attempt=self.attempt,
+            worker=self.live.session.worker,
+            started_at=self.live.started_at,
+            ended_at=ended_at,
+            outcome=outcome,
+            failure=failure,
+        )
+
+
+class Tables:
+    """All state in dictionaries. *told* is what the hooks have not heard of yet."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.jobs: dict[JobId, Job] = {}
+        self.lanes: dict[Lane, None] = {}
+        self.dedupe: dict[bytes, JobId] = {}
+        self.sessions: dict[SessionId, tuple[Session, float]] = {}
+        self.events: list[Event] = []
+        self.told: list[Moved] = []
+        self.numbers, self.epochs, self.session_ids = count(1), count(1), count(1)
+        self._event_ids = count(1)
+        self._saved: tuple[dict[JobId, Job], dict[bytes, JobId], list[Event]] | None = None
+
+    def find(self, job_id: JobId) -> Job:
+        """The job, or `UnknownJob`."""
+        if job_id not in self.jobs:
+            raise UnknownJob(job_id)
+        return self.jobs[job_id]
+
+    def is_live(self, session: Session) -> bool:
+        return self.clock.monotonic() < self.sessions.get(session.id, (session, 0.0))[1]
+
+    def record(
+        self, kind: Kind, job: Job, *, epoch: int | None = None, attempt: int | None = None, **meta: Any
+    ) -> None:
+        """Append the event of a move; the hooks will be told of it."""
+        epoch = job.epoch if epoch is None else epoch
+        attempt = job.attempt if attempt is None else attempt
+        told = some(meta)
+        self.told.append(Moved(kind, job.id, epoch, attempt, told))
+        self.events.append(
+            Event(
+                id=next(self._event_ids),
+                at=self.clock.now(),
+                kind=kind.name,
+                job_id=job.id,
+                epoch=epoch,
+                attempt=attempt,
+                meta=told,
+            )
+        )
+
+    # -- undoing ----------------------------------------------------------------------------------------------------
+    def save(self) -> None:
+        """Remember how everything was, before moves that a hook may undo."""
+        self._saved = deepcopy((self.jobs, self.dedupe, self.events))
+
+    def forget_saved(self) -> None:
+        self._saved = None
+
+    def restore(self) -> None:
+        if self._saved is not None:
+            self.jobs, self.dedupe, self.events = self._saved

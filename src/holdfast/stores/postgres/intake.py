@@ -1,0 +1,66 @@
+"""Jobs on their way in: enqueue, reject, promote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from holdfast.domain.job import AllNew, Batch, Enqueued, JobId, Lease, NewJob
+from holdfast.domain.moves import Kind
+from holdfast.domain.verdict import Failure
+from holdfast.stores.postgres import plans
+from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.shapes import MOST_PER_EVENT, to_json
+
+
+async def enqueue_plain(move: Move, batches: Sequence[Batch]) -> Sequence[Enqueued]:
+    """The quick way for plain jobs that were never sent before; else it raises `UniqueViolationError`, nothing done."""
+    connection = move.connection
+    parts = [part for batch in batches for part in batch.parts(MOST_PER_EVENT)]
+    lanes = [await move.lanes.number(connection, part.spec.lane) for part in parts]
+    if len(parts) == 1:
+        await move.run("enqueue", *plans.parameters(parts[0], lanes[0]))
+    else:
+        async with connection.transaction():
+            for part, lane in zip(parts, lanes, strict=True):
+                await move.run("enqueue", *plans.parameters(part, lane))
+    return AllNew([job_id for batch in batches for job_id in batch.ids])
+
+
+async def enqueue_planned(move: Move, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    """The way for everything else: what may be known already, due later, or has a key. Tells the hooks."""
+    plan = plans.enqueue(jobs)
+    try:
+        sql, parameters = next(plan)
+        while True:
+            rows = await move.connection.fetch(sql, *parameters)
+            if sql is SQL["enqueue_again"]:
+                for row in rows:
+                    move.tell(Kind.queued, Lease(JobId(str(row[0])), 0), 0, {})
+            sql, parameters = plan.send(rows)
+    except StopIteration as done:
+        await move.tell_hooks()
+        answers: list[Enqueued] = done.value
+        return answers
+
+
+async def reject(move: Move, job: NewJob, failure: Failure) -> None:
+    lane = await move.lanes.number(move.connection, job.spec.lane)
+    meta = {"error_code": failure.code}
+    told = failure.code, failure.message, to_json(meta)
+    await move.run("reject", job.id, job.payload, lane, job.spec.owner, *told)
+    move.tell(Kind.rejected, Lease(job.id, 0), 0, meta)
+
+
+async def promote(move: Move, limit: int, ring: Callable[[], None]) -> timedelta | None:
+    """Let what is due into line, and *ring* for it; how long until the next one is."""
+    moved, ahead = limit, None  # of the first round nothing is known
+    while moved >= limit:
+        [(moved, ahead)] = await move.run("promote", limit)
+        if moved:
+            ring()
+    [(granted, _)] = await move.run("grant")
+    if granted:
+        ring()
+    return ahead

@@ -1,0 +1,45 @@
+"""Lanes by number: jobs keep the small number, people and workers know the name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import asyncpg
+
+from holdfast.domain.job import Lane
+
+
+class LaneNumbers:
+    """Remembers: a lane never changes once it exists."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Lane, int] = {}
+        self._lanes: dict[int, Lane] = {}
+
+    async def number(self, connection: asyncpg.Connection[Any], lane: Lane) -> int:
+        """The number of *lane*, made if need be.
+
+        Made outside of any transaction of others, so that no caller's lock is waited for.
+        """
+        if lane not in self._numbers:
+            number = await connection.fetchval("SELECT holdfast.lane_number($1, $2)", *lane)
+            self._numbers[lane], self._lanes[number] = number, lane
+        return self._numbers[lane]
+
+    async def known(self, connection: asyncpg.Connection[Any], lanes: Iterable[Lane]) -> list[int]:
+        """The numbers of those that exist."""
+        if any(lane not in self._numbers for lane in lanes):
+            await self.remember(connection)
+        return [self._numbers[lane] for lane in lanes if lane in self._numbers]
+
+    async def by_number(self, connection: asyncpg.Connection[Any], numbers: Iterable[int]) -> dict[int, Lane]:
+        """All lanes by number, these *numbers* among them."""
+        if any(number not in self._lanes for number in numbers):
+            await self.remember(connection)
+        return self._lanes
+
+    async def remember(self, connection: asyncpg.Connection[Any]) -> None:
+        rows = await connection.fetch("SELECT id, queue, task FROM holdfast.lane")
+        self._lanes = {row["id"]: Lane(row["queue"], row["task"]) for row in rows}
+        self._numbers = {lane: number for number, lane in self._lanes.items()}

@@ -1,0 +1,278 @@
+"""The half of the port that only looks: rows of PostgreSQL as the values everyone sees."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import asyncpg
+
+from holdfast.domain.job import (
+    Attempt,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    Event,
+    JobFilter,
+    JobId,
+    JobRow,
+    Lane,
+    LateResult,
+)
+from holdfast.domain.moves import Kind, State
+from holdfast.engine.ports import Page
+from holdfast.stores import shapes
+from holdfast.stores.conditions import Condition, narrow_dead_letters, narrow_jobs
+from holdfast.stores.postgres.ids import is_uuid
+from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.postgres.runner import Runner
+from holdfast.stores.shapes import EVENTS_PER_ROW, bad_cursor, read_json, to_json
+
+T = TypeVar("T")
+
+#: How many event rows are read at a time.
+_ROWS = 100
+
+
+class Looking:
+    """Reads on a line of its own: whoever reads something long must not keep a claim waiting."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def _look(self, look: Callable[[asyncpg.Connection[Any]], Awaitable[T]]) -> T:
+        return await self._runner.run("read", look)
+
+    async def _rows(self, sql: str, *parameters: Any) -> list[asyncpg.Record]:
+        return await self._look(lambda db: db.fetch(sql, *parameters))
+
+    async def _value(self, sql: str, *parameters: Any) -> Any:
+        return await self._look(lambda db: db.fetchval(sql, *parameters))
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+    async def job(self, job_id: JobId) -> JobRow | None:
+        if not is_uuid(job_id):
+            return None
+        rows = await self._rows("SELECT * FROM holdfast.jobs WHERE id = $1", job_id)
+        return _job_row(rows[0]) if rows else None
+
+    async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
+        condition = _Condition()
+        if after is not None:
+            if len(after) != 36 or after.count("-") != 4:
+                raise bad_cursor(after)
+            condition.add("id < ?::uuid", after)
+        narrow_jobs(condition, where)
+        if where.tag is not None:
+            condition.add("?::text = ANY (tags)", where.tag)
+        for name, value in where.args.items():
+            condition.add("(payload::json -> ?::text)::text::jsonb = ?::jsonb", name, to_json(value))
+        sql = f"SELECT * FROM holdfast.jobs WHERE {condition} ORDER BY id DESC LIMIT {condition.place(limit + 1)}"
+
+        async def look(db: asyncpg.Connection[Any]) -> list[asyncpg.Record]:
+            try:
+                return await db.fetch(sql, *condition.parameters)
+            except asyncpg.DataError:
+                raise bad_cursor(after) from None
+
+        rows = await self._look(look)
+        return Page(
+            [_job_row(row) for row in rows[:limit]],
+            str(rows[limit - 1]["id"]) if len(rows) > limit else None,
+        )
+
+    async def counts(self) -> dict[str, int]:
+        [row] = await self._rows(
+            """SELECT (SELECT count(*) FROM holdfast.ready) + (SELECT count(*) FROM holdfast.deferred) AS queued,
+                      (SELECT count(*) FROM holdfast.lease) AS processing,
+                      count(*) FILTER (WHERE state = 3) AS complete, count(*) FILTER (WHERE state = 4) AS failed,
+                      count(*) FILTER (WHERE state = 5) AS cancelled
+                 FROM holdfast.done"""
+        )
+        return {str(state): row[state.value] for state in State}
+
+    async def lanes(self) -> dict[Lane, int]:
+        rows = await self._rows(
+            """SELECT n.queue, n.task, (SELECT count(*) FROM holdfast.ready r WHERE r.lane = n.id)
+                      + (SELECT count(*) FROM holdfast.deferred d WHERE d.lane = n.id) FROM holdfast.lane n"""
+        )
+        return {Lane(queue, task): count for queue, task, count in rows}
+
+    async def _has_ended(self, job_id: JobId) -> bool:
+        return bool(await self._value("SELECT 1 FROM holdfast.done WHERE job_id = $1", job_id))
+
+    # -- events -----------------------------------------------------------------------------------------------------
+    async def events(self, *, after: int, limit: int, job_id: JobId | None = None) -> list[Event]:
+        if job_id is not None:
+            return await self._events_of(job_id, after, limit)
+        found: list[Event] = []
+        seq = after // EVENTS_PER_ROW
+        while True:
+            rows = await self._rows(SQL["feed"], seq, _ROWS)
+            for row in rows:
+                found += [event for event in _unpack(row) if event.id > after]
+                if len(found) >= limit:
+                    return found[:limit]
+            if len(rows) < _ROWS:
+                return found
+            seq = rows[-1]["seq"] + 1
+
+    async def _events_of(self, job_id: JobId, after: int, limit: int) -> list[Event]:
+        rows = await self._rows(SQL["job_events"], job_id) if is_uuid(job_id) else []
+        return [e for row in rows for e in _unpack(row) if e.job_id == job_id and e.id > after][:limit]
+
+    # -- attempts, steps, late results --------------------------------------------------------------------------------
+    async def attempts(self, job_id: JobId) -> list[Attempt]:
+        if not is_uuid(job_id):
+            return []
+        rows = await self._rows(
+            """SELECT a.epoch, a.generation, a.attempt, a.started_at, a.ended_at, a.outcome, a.failure, s.worker
+                 FROM (SELECT epoch, generation, attempt, started_at, ended_at, outcome, failure, session_id
+                         FROM holdfast.attempt WHERE job_id = $1
+                       UNION ALL
+                       SELECT epoch, generation, attempt, claimed_at, NULL, NULL, NULL, session_id FROM holdfast.lease WHERE job_id = $1
+                       UNION ALL
+                       SELECT epoch, generation, attempt, started_at, finished_at, 'complete', NULL, session_id
+                         FROM holdfast.done WHERE job_id = $1 AND state = 3) a
+                 LEFT JOIN holdfast.session s ON s.id = a.session_id ORDER BY a.epoch""",
+            job_id,
+        )
+        return [shapes.attempt(row, _moment, job_id) for row in rows]
+
+    async def steps(self, job_id: JobId) -> dict[str, str]:
+        rows = await self._rows(
+            "SELECT name, result FROM holdfast.step WHERE job_id = $1 ORDER BY at", job_id
+        )
+        return {row["name"]: row["result"] for row in rows}
+
+    async def late_results(self, job_id: JobId) -> list[LateResult]:
+        if not is_uuid(job_id):
+            return []
+        rows = await self._rows("SELECT * FROM holdfast.late_result WHERE job_id = $1 ORDER BY epoch", job_id)
+        return [shapes.late_result(row, _moment, job_id) for row in rows]
+
+    # -- dead letters -------------------------------------------------------------------------------------------------
+    async def dead_letters(
+        self, where: DeadLetterFilter, *, after: str | None, limit: int
+    ) -> list[DeadLetter]:
+        condition = _dead_condition(where)
+        if after is not None:
+            condition.add("d.job_id > ?::uuid", after)
+        sql = f"""SELECT d.job_id AS id, l.task, l.queue, j.owner, d.*, j.payload
+                    {_DEAD} WHERE {condition} ORDER BY d.job_id LIMIT {condition.place(limit)}"""
+        rows = await self._rows(sql, *condition.parameters)
+        return [shapes.dead_letter(row, _moment) for row in rows]
+
+    async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
+        condition = _dead_condition(where)
+        sql = f"""SELECT d.fingerprint, l.task, d.reason, count(*) AS count, min(d.at) AS first_at, max(d.at) AS last_at,
+                         (array_agg(d.job_id ORDER BY d.at DESC))[1] AS sample,
+                         (array_agg(coalesce(nullif(d.detail, ''), d.message) ORDER BY d.at DESC))[1] AS message
+                    {_DEAD} WHERE {condition}
+                   GROUP BY d.fingerprint, l.task, d.reason ORDER BY count(*) DESC LIMIT {condition.place(limit)}"""
+        rows = await self._rows(sql, *condition.parameters)
+        return [shapes.dead_letter_group(row, _moment) for row in rows]
+
+    # -- the store itself -----------------------------------------------------------------------------------------------
+    async def violations(self) -> list[str]:
+        """Jobs that are in no place or in several: what constraints cannot say (E3)."""
+        return [f"job {row[0]}: {rule}" for rule, sql in _RULES for row in await self._rows(sql)]
+
+    async def health(self) -> dict[str, Any]:
+        one = self._value
+        return {
+            "store": "postgresql",
+            "version": await one("SHOW server_version"),
+            "schema": await one("SELECT max(number) FROM holdfast.migration"),
+            "durable": await one("SHOW synchronous_commit") != "off" and await one("SHOW fsync") == "on",
+            "bytes": await one(
+                "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+                " WHERE n.nspname = 'holdfast' AND c.relkind = 'r'"
+            ),
+            "oldest_transaction_s": await one(
+                "SELECT coalesce(extract(epoch FROM max(clock_timestamp() - xact_start)), 0)::float8 FROM pg_stat_activity"
+                " WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()"
+            ),
+        }
+
+
+_PLACES = """(SELECT id FROM holdfast.ready UNION ALL SELECT id FROM holdfast.deferred
+              UNION ALL SELECT job_id FROM holdfast.lease UNION ALL SELECT job_id FROM holdfast.done)"""
+_RULES = (
+    ("is in no place at all", f"SELECT j.id FROM holdfast.job j WHERE NOT EXISTS (SELECT FROM {_PLACES} p WHERE p.id = j.id)"),
+    ("is in several places at once", f"SELECT id FROM {_PLACES} p GROUP BY id HAVING count(*) > 1"),
+    ("is somewhere without a job", f"SELECT p.id FROM {_PLACES} p LEFT JOIN holdfast.job j ON j.id = p.id WHERE j.id IS NULL"),
+    ("has more attempts than it may", "SELECT l.job_id FROM holdfast.lease l JOIN holdfast.job j ON j.id = l.job_id WHERE l.attempt > j.max_attempts"),
+    ("has a dead letter but is not failed",
+     "SELECT b.job_id FROM holdfast.dead_letter b LEFT JOIN holdfast.done f ON f.job_id = b.job_id WHERE f.state IS DISTINCT FROM 4"),
+    ("shares its key with another running job",
+     "SELECT min(job_id::text) FROM holdfast.lease WHERE key IS NOT NULL GROUP BY key HAVING count(*) > 1"),
+    ("has an attempt that ended before it began", "SELECT job_id FROM holdfast.attempt WHERE ended_at < started_at"),
+)  # fmt: skip
+
+_DEAD = """FROM holdfast.dead_letter d JOIN holdfast.job j ON j.id = d.job_id
+                         JOIN holdfast.lane l ON l.id = d.lane"""
+
+
+class _Condition(Condition):
+    """In PostgreSQL's dialect: parameters are numbered, typed, and may be whole arrays."""
+
+    def place(self, value: Any) -> str:
+        self.parameters.append(value)
+        return f"${len(self.parameters)}"
+
+    def equal(self, column: str, value: str | None) -> None:
+        if value is not None:
+            self.add(f"{column} = ?::text", value)
+
+    def among(self, column: str, values: Sequence[str]) -> None:
+        if values:
+            self.add(f"{column} = ANY (?::text[])", [str(value) for value in values])
+
+
+def _dead_condition(where: DeadLetterFilter) -> Condition:
+    condition = _Condition()
+    narrow_dead_letters(condition, where)
+    if where.ids:
+        condition.add("d.job_id = ANY (?::uuid[])", list(where.ids))
+    return condition
+
+
+def _job_row(row: asyncpg.Record) -> JobRow:
+    return shapes.job_row(row, _moment, tags=row["tags"], lease_expires_at=row["lease_expires_at"])
+
+
+def _moment(value: datetime | str) -> datetime:
+    """A column is a moment already; inside JSON it is text."""
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+
+
+def _unpack(row: asyncpg.Record) -> list[Event]:
+    """The events that one row records. What all its jobs have in common is kept once, or not at all."""
+    ids = row["job_ids"]
+    nothing = [None] * len(ids)
+    epochs, attempts = row["epochs"] or nothing, row["attempts"] or nothing
+    durations, metas = row["durations"] or nothing, row["metas"] or nothing
+    kind, worker = Kind(row["kind"]).name, row["worker"]
+    events = []
+    for place, (job_id, epoch, attempt, duration, meta) in enumerate(
+        zip(ids, epochs, attempts, durations, metas, strict=True)
+    ):
+        told: dict[str, Any] = read_json(meta) or {}
+        if duration is not None:
+            told["duration_ms"] = duration
+        if worker is not None:
+            told["worker"] = worker
+        events.append(
+            Event(
+                id=row["seq"] * EVENTS_PER_ROW + place,
+                at=row["at"],
+                kind=kind,
+                job_id=JobId(str(job_id)),
+                epoch=epoch or 0,
+                attempt=attempt or 0,
+                meta=told,
+            )
+        )
+    return events

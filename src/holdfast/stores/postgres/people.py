@@ -1,0 +1,103 @@
+"""What people do with a job: cancel it, retry it, discard its dead letter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+from holdfast.domain.job import JobId, Lane, Lease
+from holdfast.domain.moves import Kind, State
+from holdfast.domain.rules import retry_refusal
+from holdfast.domain.verdict import Failure, RetryAfter
+from holdfast.errors import Conflict, UnknownJob
+from holdfast.stores.postgres import settling
+from holdfast.stores.postgres.ids import known
+from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.postgres.recovering import ran_out
+from holdfast.stores.postgres.settling import ANY, CANCELLED, Back, End
+from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, some, to_json
+
+
+async def cancel(move: Move, job_id: JobId, by: str, reason: str) -> None:
+    line = End(known(job_id), None, _said(by, reason))
+    # A claim may move the job from line to lease between our look and our hand: then look again.
+    for _ in range(20):
+        if await settling.end(
+            move, [line], CANCELLED, Kind.cancelled, "cancelled", ANY, epochs=None, crashes=0
+        ):
+            return
+        state = await move.state(job_id)
+        if state not in (State.QUEUED, State.PROCESSING):
+            raise not_cancellable(job_id, state)
+    raise Conflict(f"job {job_id} moves too fast to be cancelled; try again")
+
+
+async def retry(
+    move: Move, job_id: JobId, by: str, kind: Kind, forget: Collection[str] | None, queue: str | None
+) -> int:
+    lane = None if queue is None else await _lane_in(move, known(job_id), queue)
+    await _take_key(move, known(job_id))
+    meta = {"by": by}
+    ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
+    if ended:
+        move.tell(kind, Lease(job_id, ended[0][0]), 0, meta)
+    elif not await _hasten(move, job_id, kind, meta):
+        raise Conflict(retry_refusal(job_id, await move.state(job_id)))
+    await move.forget_steps(job_id, forget or ())
+    await move.run("grant")
+    return int(await move.connection.fetchval(SQL["position"], job_id))
+
+
+async def _lane_in(move: Move, job_id: JobId, queue: str) -> int:
+    """The lane of the job's task in another queue."""
+    task = await move.connection.fetchval("SELECT task FROM holdfast.jobs WHERE id = $1", job_id)
+    if task is None:
+        raise UnknownJob(job_id)
+    return await move.lanes.number(move.connection, Lane(queue, task))
+
+
+async def _take_key(move: Move, job_id: JobId) -> None:
+    """The dedupe key is taken again, or its holder is named. Only for a job that a retry would bring back."""
+    digest = await move.connection.fetchval(
+        "SELECT j.dedupe FROM holdfast.job j JOIN holdfast.done f ON f.job_id = j.id WHERE j.id = $1 AND f.state IN (4, 5)",
+        job_id,
+    )
+    if digest is None:
+        return
+    await move.connection.execute("SELECT 1 FROM holdfast.dedupe WHERE digest = $1 FOR UPDATE", digest)
+    twin = await move.connection.fetchval(SQL["twin"], digest)
+    if twin is not None and str(twin) != job_id:
+        raise key_is_taken(job_id, str(twin))
+    await move.connection.execute(
+        "INSERT INTO holdfast.dedupe (digest, job_id) VALUES ($1, $2)"
+        " ON CONFLICT (digest) DO UPDATE SET job_id = excluded.job_id", digest, job_id,
+    )  # fmt: skip
+
+
+async def _hasten(move: Move, job_id: JobId, kind: Kind, meta: dict[str, Any]) -> bool:
+    """Waiting or stuck → due now, in the same generation."""
+    for lease in await ran_out(move, [job_id]):
+        # Deferred for a moment: hastened just below.
+        lost = RetryAfter(timedelta(hours=1), Failure.of("WORKER_LOST"))
+        line = Back(lease, lost, "reclaimed", 1, meta)
+        await settling.into_line(move, Kind.reclaimed, [line], any_deadline=True)
+    rows = await move.run("hasten", job_id, int(kind), to_json(meta))
+    if rows:
+        move.tell(kind, Lease(job_id, 0), rows[0][0], meta)
+    return bool(rows)
+
+
+async def discard(move: Move, job_id: JobId, by: str, reason: str) -> None:
+    attempts = await move.connection.fetchval(
+        "DELETE FROM holdfast.dead_letter WHERE job_id = $1 RETURNING attempts", known(job_id)
+    )
+    if attempts is None:
+        await move.state(job_id)
+        raise no_dead_letter(job_id)
+    await move.record_one(Kind.discarded, Lease(job_id, 0), attempts, _said(by, reason))
+
+
+def _said(by: str, reason: str) -> dict[str, Any]:
+    return some({"by": by or None, "reason": reason or None})

@@ -1,0 +1,89 @@
+"""What housekeeping does: leases that ran out, deadlines that passed, records that were kept long enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import asyncpg
+
+from holdfast.domain.job import Expired, JobId, Lease
+from holdfast.domain.moves import Kind
+from holdfast.domain.verdict import Bury, Failure, RetryAfter
+from holdfast.engine.ports import Reclaim, Retention
+from holdfast.stores.postgres import settling
+from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.postgres.settling import ANY, FAILED, Back, End
+from holdfast.stores.shapes import OVERRUN_MARGIN
+
+
+# -- leases ---------------------------------------------------------------------------------------------------------------
+async def expired(move: Move, limit: int) -> list[Expired]:
+    rows = await _expired_rows(move, limit)
+    lanes = await move.lanes.by_number(move.connection, [row["lane"] for row in rows])
+    return [Expired(Lease(JobId(str(row[0])), row[1]), lanes[row[2]], *row[3:]) for row in rows]
+
+
+async def ran_out(move: Move, ids: Sequence[JobId]) -> dict[Lease, bool]:
+    """The leases of these jobs that ran out, and whether it is only that the attempt overran."""
+    rows = await _expired_rows(move, len(ids), ids)
+    return {Lease(JobId(str(row[0])), row[1]): row[8] for row in rows}
+
+
+async def _expired_rows(move: Move, limit: int, only: Sequence[JobId] | None = None) -> list[asyncpg.Record]:
+    return await move.run("expired", limit, OVERRUN_MARGIN, only)
+
+
+async def reclaim(move: Move, reclaims: Sequence[Reclaim]) -> int:
+    """Guarded twice: the lease must still be the current one, and must still have run out."""
+    ids = [r.lease.job_id for r in reclaims]
+    await move.connection.execute(
+        "SELECT 1 FROM holdfast.lease WHERE job_id = ANY ($1::uuid[]) ORDER BY job_id FOR UPDATE", ids
+    )
+    overran = await ran_out(move, ids)
+    due = [r for r in reclaims if overran.get(r.lease) is (not r.crashed)]
+    back = [
+        Back(lease, verdict, "reclaimed", 1 if crashed else None, {"error_code": verdict.failure.code})
+        for lease, verdict, crashed in due
+        if isinstance(verdict, RetryAfter)
+    ]
+    done = len(await settling.into_line(move, Kind.reclaimed, back, any_deadline=True)) if back else 0
+    for lease, verdict, crashed in due:
+        if isinstance(verdict, Bury):
+            done += await _bury(move, lease, verdict.failure, 1 if crashed else None)
+    return done
+
+
+async def _bury(move: Move, lease: Lease, failure: Failure, crashes: int | None) -> int:
+    line = End(lease.job_id, failure, {"error_code": failure.code})
+    ended = await settling.end(
+        move, [line], FAILED, Kind.failed, "reclaimed", ANY, epochs=[lease.epoch], crashes=crashes
+    )
+    return len(ended)
+
+
+# -- deadlines --------------------------------------------------------------------------------------------------------------
+async def time_out(move: Move, limit: int) -> list[JobId]:
+    ids = [JobId(str(row[0])) for row in await move.run("overdue", limit)]
+    return [job_id for job_id, _ in await settling.time_out(move, ids)] if ids else []
+
+
+# -- retention ------------------------------------------------------------------------------------------------------------
+async def purge(move: Move, task: str | None, keep: Retention, limit: int) -> int:
+    done = 0
+    if keep.results is not None:
+        done += _count(await move.connection.execute(SQL["purge_results"], keep.results, task, limit))
+    if keep.jobs is not None:
+        done += len(await move.run("purge_jobs", keep.jobs, task, limit))
+    if keep.events is not None and task is None:
+        status = await move.connection.execute(
+            "DELETE FROM holdfast.event WHERE seq IN (SELECT seq FROM holdfast.event WHERE at <= holdfast.clock() - $1::interval"
+            " ORDER BY seq LIMIT $2::int)", keep.events, limit,
+        )  # fmt: skip
+        done += _count(status)
+    return done
+
+
+def _count(status: str) -> int:
+    """How many rows, in a status such as `DELETE 7`."""
+    return int(status.rsplit(" ", 1)[1])

@@ -1,0 +1,259 @@
+"""The shapes that every store gives to the same things: JSON, the words of events, rows as the values everyone sees.
+
+The databases differ in how they keep a moment (SQLite: whole microseconds, PostgreSQL: timestamps), so whatever makes a
+value of a row is given the function that makes moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.domain.codes import ErrorClass
+from holdfast.domain.job import (
+    Attempt,
+    DeadLetter,
+    DeadLetterGroup,
+    JobId,
+    JobRow,
+    LateResult,
+    Settlement,
+)
+from holdfast.domain.moves import Kind, State
+from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.errors import Conflict, UsageError
+
+#: How many jobs one event row may speak of: the place in the row is part of an event's id.
+MOST_PER_EVENT = 1000
+#: An event's id is the number of its row times this, plus its place in the row.
+EVENTS_PER_ROW = 10_000
+#: How long a live worker may be late in stopping an attempt that overran, before the attempt is taken from it.
+OVERRUN_MARGIN = timedelta(seconds=5)
+
+#: What the durations in events are counted in.
+MILLISECOND = timedelta(milliseconds=1)
+
+_encode = msgspec.json.Encoder().encode
+from_json = msgspec.json.Decoder().decode
+
+
+# -- JSON ---------------------------------------------------------------------------------------------------------------
+def to_json(value: Any) -> str:
+    return _encode(value).decode()
+
+
+def read_json(text: str | None) -> Any:
+    """What is in a column; a damaged one is shown as it is, not hidden."""
+    if text is None:
+        return None
+    try:
+        return from_json(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def failure_json(failure: Failure) -> str:
+    return to_json(
+        {
+            "code": failure.code,
+            "message": failure.message,
+            "class": failure.error_class.value,
+            "detail": failure.detail,
+            "fingerprint": failure.fingerprint,
+            "gateway_status": failure.gateway_status,
+        }
+    )
+
+
+def read_failure(text: str | None) -> Failure | None:
+    told = read_json(text)
+    if told is None:
+        return None
+    return Failure(
+        code=told["code"],
+        message=told["message"],
+        error_class=ErrorClass(told["class"]),
+        detail=told["detail"],
+        fingerprint=told["fingerprint"],
+        gateway_status=told["gateway_status"],
+    )
+
+
+# -- words of events ----------------------------------------------------------------------------------------------------
+def some(meta: dict[str, Any]) -> dict[str, Any]:
+    """What an event says: only what there is something to say of."""
+    return {name: value for name, value in meta.items() if value is not None}
+
+
+def kind_of(verdict: Verdict) -> Kind:
+    """What the event of this settlement is called."""
+    match verdict:
+        case RetryAfter():
+            return Kind.retry
+        case Release():
+            return Kind.snoozed if verdict.snoozed else Kind.released
+        case Complete():
+            return Kind.complete
+        case Bury():
+            return Kind.failed
+
+
+def meta_of(settlement: Settlement) -> dict[str, Any]:
+    """What the event of this settlement says."""
+    meta: dict[str, Any] = {"duration_ms": settlement.duration // MILLISECOND}
+    match settlement.verdict:
+        case RetryAfter(delay, failure):
+            meta |= {
+                "error_code": failure.code,
+                "gateway_http_status": failure.gateway_status,
+                "delay_ms": delay // MILLISECOND,
+            }
+        case Bury(failure):
+            meta |= {"error_code": failure.code, "gateway_http_status": failure.gateway_status}
+        case Release(_, why):
+            meta["why"] = why
+    return some(meta)
+
+
+def by_kind(settlements: Iterable[Settlement]) -> dict[Kind, list[Settlement]]:
+    """One list for each event row to be written."""
+    groups: dict[Kind, list[Settlement]] = {}
+    for settlement in settlements:
+        groups.setdefault(kind_of(settlement.verdict), []).append(settlement)
+    return groups
+
+
+# -- refusals that every store words the same way -------------------------------------------------------------------------
+def bad_cursor(after: str | None) -> UsageError:
+    return UsageError(f"{after!r} is not a cursor; pass the `next` of the page before")
+
+
+def read_cursor(after: str) -> int:
+    """A cursor that is a number; made by us, but passed through anybody's hands."""
+    if not after.isascii() or not after.isdigit() or len(after) > 18:
+        raise bad_cursor(after)
+    return int(after)
+
+
+def not_cancellable(job_id: JobId, state: State) -> Conflict:
+    return Conflict(f"job {job_id} is {state} already; only a queued or processing job can be cancelled")
+
+
+def key_is_taken(job_id: JobId, twin: str) -> Conflict:
+    return Conflict(f"job {twin} holds the dedupe key of {job_id}; nothing was changed", twin=twin)
+
+
+def no_dead_letter(job_id: JobId) -> Conflict:
+    return Conflict(f"job {job_id} has no dead letter to discard")
+
+
+# -- rows ---------------------------------------------------------------------------------------------------------------
+class Row(Protocol):
+    """A row of either driver: its columns by name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+Moment = Callable[[Any], datetime]
+
+
+def maybe(value: Any, moment: Moment) -> datetime | None:
+    return None if value is None else moment(value)
+
+
+def job_row(row: Row, moment: Moment, *, tags: Iterable[str], lease_expires_at: datetime | None) -> JobRow:
+    """A row of the view `jobs`."""
+    failure = read_json(row["last_failure"])
+    if failure:
+        failure["at"] = moment(failure["at"])
+    return JobRow(
+        id=JobId(str(row["id"])),
+        task=row["task"],
+        queue=row["queue"],
+        owner=row["owner"],
+        priority=row["priority"],
+        state=State(row["state"]),
+        generation=row["generation"],
+        epoch=row["epoch"],
+        attempt=row["attempt"],
+        max_attempts=row["max_attempts"],
+        crashes=row["crashes"],
+        run_at=moment(row["run_at"]),
+        created_at=moment(row["created_at"]),
+        queued_at=moment(row["queued_at"]),
+        started_at=maybe(row["started_at"], moment),
+        finished_at=maybe(row["finished_at"], moment),
+        last_attempt_at=maybe(row["last_attempt_at"], moment),
+        updated_at=moment(row["updated_at"]),
+        deadline_at=maybe(row["deadline_at"], moment),
+        expired_at=maybe(row["expired_at"], moment),
+        leased_by=row["leased_by"],
+        lease_expires_at=lease_expires_at,
+        error_code=row["error_code"],
+        error_message=row["error_message"],
+        last_failure=failure,
+        retry_type=row["retry_type"],
+        manual_retry_count=row["manual_retry_count"],
+        result=read_json(row["result"]),
+        tags=tuple(tags),
+        payload=read_json(row["payload"]),
+        progress=read_json(row["progress"]),
+        key=row["key"],
+    )
+
+
+def attempt(row: Row, moment: Moment, job_id: JobId) -> Attempt:
+    return Attempt(
+        job_id=job_id,
+        epoch=row["epoch"],
+        generation=row["generation"],
+        attempt=row["attempt"],
+        worker=row["worker"],
+        started_at=moment(row["started_at"]),
+        ended_at=maybe(row["ended_at"], moment),
+        outcome=row["outcome"],
+        failure=read_failure(row["failure"]),
+    )
+
+
+def dead_letter(row: Row, moment: Moment) -> DeadLetter:
+    return DeadLetter(
+        id=JobId(str(row["id"])),
+        task=row["task"],
+        queue=row["queue"],
+        owner=row["owner"],
+        reason=row["reason"],
+        message=row["message"],
+        detail=row["detail"],
+        fingerprint=row["fingerprint"],
+        attempts=row["attempts"],
+        at=moment(row["at"]),
+        payload=read_json(row["payload"]),
+    )
+
+
+def dead_letter_group(row: Row, moment: Moment) -> DeadLetterGroup:
+    return DeadLetterGroup(
+        fingerprint=row["fingerprint"],
+        task=row["task"],
+        reason=row["reason"],
+        message=row["message"],
+        count=row["count"],
+        first_at=moment(row["first_at"]),
+        last_at=moment(row["last_at"]),
+        sample=JobId(str(row["sample"])),
+    )
+
+
+def late_result(row: Row, moment: Moment, job_id: JobId) -> LateResult:
+    return LateResult(
+        job_id=job_id,
+        epoch=row["epoch"],
+        at=moment(row["at"]),
+        reason=row["reason"],
+        outcome=row["outcome"],
+        result=read_json(row["result"]),
+    )

@@ -1,0 +1,117 @@
+"""Jobs on their way in: enqueue, reject, promote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from holdfast.domain.job import AllNew, Batch, Enqueued, JobId, Lease, NewJob
+from holdfast.domain.moves import Kind
+from holdfast.domain.verdict import Failure
+from holdfast.stores.shapes import MOST_PER_EVENT, to_json
+from holdfast.stores.sqlite.move import Move
+from holdfast.stores.sqlite.phases import DEFERRED, IN_LINE
+from holdfast.stores.sqlite.times import maybe_span, micros, span
+
+
+def enqueue(move: Move, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
+    answers: list[Enqueued] = []
+    batches = Batch.split(jobs)
+    for batch in batches:
+        if batch.spec.dedupe is None:
+            for part in batch.parts(MOST_PER_EVENT):
+                _insert(move, part)
+            if len(batches) == 1:
+                return AllNew(batch.ids)
+            answers += AllNew(batch.ids)
+        else:
+            answers += [_enqueue_unless_twin(move, job) for job in batch]
+    return answers
+
+
+def _insert(move: Move, batch: Batch, *, silent: bool = False) -> None:
+    """One statement for the whole batch, and one event unless *silent*."""
+    spec, now = batch.spec, move.now
+    seq = move.next_seq()
+    run_at = micros(spec.run_at) if spec.run_at else now + span(spec.delay or timedelta())
+    sla = maybe_span(spec.deadline)
+    added = move.run(
+        "enqueue",
+        jobs=to_json(list(zip(batch.ids, batch.payloads, strict=True))),
+        lane=move.lanes.number(move.connection, spec.lane),
+        phase=IN_LINE if run_at <= now else DEFERRED,
+        prio=-spec.priority,
+        run_at=run_at,
+        now=now,
+        seq=seq,
+        max_attempts=spec.max_attempts,
+        max_crashes=spec.max_crashes,
+        version=spec.version,
+        owner=spec.owner,
+        key=spec.key,
+        tags=to_json(spec.tags) if spec.tags else None,
+        trace=spec.trace,
+        timeout=maybe_span(spec.timeout),
+        sla=sla,
+        start_within=maybe_span(spec.start_within),
+        dedupe=spec.dedupe.hex() if spec.dedupe else None,
+        dedupe_for=maybe_span(spec.dedupe_for),
+        deadline_at=micros(spec.deadline_at) if spec.deadline_at else None if sla is None else now + sla,
+    ).rowcount
+    if silent:
+        return
+    new: Iterable[str] = batch.ids
+    if added < len(
+        batch
+    ):  # the rest was stored by an earlier call whose answer was lost: its event is on record
+        rows = move.connection.execute(
+            "SELECT uid FROM job WHERE queued_event = ? AND created_at = ?", (seq, now)
+        )
+        stored = {uid for (uid,) in rows}
+        new = [uid for uid in batch.ids if uid in stored]
+    move.record(seq, Kind.queued, [(uid, 0, 0, None) for uid in new])
+
+
+def _enqueue_unless_twin(move: Move, job: NewJob) -> Enqueued:
+    assert job.spec.dedupe is not None
+    digest = job.spec.dedupe.hex()
+    twin = twin_of(move, digest)
+    if twin is not None:
+        return Enqueued(twin, duplicate=twin != job.id)
+    _insert(move, Batch([job.id], [job.payload], job.spec))
+    take_key(move, digest, move.find(job.id).number)
+    return Enqueued(job.id)
+
+
+def twin_of(move: Move, digest: str) -> JobId | None:
+    """The job that stands in for a new one with this dedupe key."""
+    row = move.run("twin", digest=digest, now=move.now).fetchone()
+    return None if row is None else JobId(row[0])
+
+
+def take_key(move: Move, digest: str, number: int) -> None:
+    """From now on this job stands in for others with the key."""
+    move.connection.execute("INSERT OR REPLACE INTO dedupe (digest, job) VALUES (?, ?)", (digest, number))
+
+
+def reject(move: Move, job: NewJob, failure: Failure) -> None:
+    if move.look(job.id) is not None:
+        return
+    _insert(move, Batch([job.id], [job.payload], job.spec), silent=True)
+    move.run(
+        "bury",
+        id=move.find(job.id).number,
+        now=move.now,
+        code=failure.code,
+        message=failure.message,
+        last_failure=None,
+        crashes=None,
+    )
+    move.record_one(Kind.rejected, Lease(job.id, 0), 0, error_code=failure.code)
+
+
+def promote(move: Move, limit: int) -> timedelta | None:
+    """Let what is due into line; how long until the next one is."""
+    move.run("promote", now=move.now, limit=limit)
+    [(due,)] = move.connection.execute("SELECT min(run_at) FROM job WHERE phase = 1")
+    return None if due is None else timedelta(microseconds=max(due - move.now, 0))

@@ -1,0 +1,47 @@
+"""Lanes by number: jobs keep the small number, people and workers know the name."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from holdfast.domain.job import Lane
+
+
+class LaneNumbers:
+    """Remembers what is committed: a lane never changes once it exists."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Lane, int] = {}
+        self._lanes: dict[int, Lane] = {}
+
+    def __len__(self) -> int:
+        """How many lanes are remembered."""
+        return len(self._numbers)
+
+    def number(self, connection: sqlite3.Connection, lane: Lane) -> int:
+        """The number of *lane*, made if need be. Not remembered before it is committed: the insert may be undone."""
+        found = self.known(connection, lane)
+        if found is None:
+            cursor = connection.execute("INSERT INTO lane (queue, task) VALUES (?, ?) RETURNING id", lane)
+            found = int(cursor.fetchone()[0])
+        return found
+
+    def known(self, connection: sqlite3.Connection, lane: Lane) -> int | None:
+        found = self._numbers.get(lane)
+        if found is None:
+            row = connection.execute("SELECT id FROM lane WHERE queue = ? AND task = ?", lane).fetchone()
+            found = int(row[0]) if row else None
+        return found
+
+    def by_number(self, connection: sqlite3.Connection) -> dict[int, Lane]:
+        [(count,)] = connection.execute("SELECT count(*) FROM lane")
+        if count != len(self._lanes):
+            self._lanes = {
+                number: Lane(queue, task)
+                for number, queue, task in connection.execute("SELECT id, queue, task FROM lane")
+            }
+        return self._lanes
+
+    def remember(self, connection: sqlite3.Connection) -> None:
+        """Call on a connection outside of transactions: what it sees is committed."""
+        self._numbers = {lane: number for number, lane in self.by_number(connection).items()}

@@ -1,0 +1,242 @@
+"""The half of the port that only looks: rows of SQLite as the values everyone sees."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from holdfast.domain.job import (
+    Attempt,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    Event,
+    JobFilter,
+    JobId,
+    JobRow,
+    Lane,
+    LateResult,
+)
+from holdfast.domain.moves import Kind, State
+from holdfast.engine.ports import Clock, Page
+from holdfast.errors import StoreError
+from holdfast.stores import shapes
+from holdfast.stores.conditions import Condition, narrow_dead_letters, narrow_jobs
+from holdfast.stores.shapes import EVENTS_PER_ROW, from_json, read_cursor, read_json, to_json
+from holdfast.stores.sqlite.connection import connect, translate
+from holdfast.stores.sqlite.times import moment
+
+T = TypeVar("T")
+
+#: How many event rows are read at a time.
+_ROWS = 100
+
+
+class Looking:
+    """Reads on a connection of its own, never in a transaction, in the caller's thread: a look is short."""
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        self.path, self._clock = path, clock
+        self._reader: sqlite3.Connection | None = None
+
+    def _open_reader(self) -> None:
+        self._reader = connect(self.path)
+        self._reader.row_factory = sqlite3.Row
+
+    def _close_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def _look(self, look: Callable[[sqlite3.Connection], T]) -> T:
+        if self._reader is None:
+            raise StoreError("the store is not open; use `async with app:`")
+        try:
+            return look(self._reader)
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+
+    def _rows(self, sql: str, *parameters: Any) -> list[sqlite3.Row]:
+        return self._look(lambda reader: reader.execute(sql, parameters).fetchall())
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+    async def job(self, job_id: JobId) -> JobRow | None:
+        rows = self._rows("SELECT * FROM jobs WHERE id = ?", job_id)
+        return self._job_row(rows[0]) if rows else None
+
+    def _job_row(self, row: sqlite3.Row) -> JobRow:
+        expires, ends = row["lease_expires_mono"], None
+        if expires is not None:
+            left = timedelta(microseconds=expires) - timedelta(seconds=self._clock.monotonic())
+            ends = self._clock.now() + left
+        return shapes.job_row(row, moment, tags=read_json(row["tags"]) or (), lease_expires_at=ends)
+
+    async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
+        condition = Condition()
+        if after is not None:
+            condition.add("number < ?", read_cursor(after))
+        narrow_jobs(condition, where)
+        if where.tag is not None:
+            condition.add("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)", where.tag)
+        for name, value in where.args.items():
+            condition.add("json_extract(payload, ?) = json_extract(?, '$')", f'$."{name}"', to_json(value))
+        sql = f"SELECT * FROM jobs WHERE {condition} ORDER BY number DESC LIMIT {condition.place(limit + 1)}"
+        rows = self._rows(sql, *condition.parameters)
+        return Page(
+            [self._job_row(row) for row in rows[:limit]],
+            str(rows[limit - 1]["number"]) if len(rows) > limit else None,
+        )
+
+    async def counts(self) -> dict[str, int]:
+        """Each count walks one narrow index."""
+        counts: dict[str, int] = {}
+        for state, condition in (
+            (State.QUEUED, "phase = 0"), (State.QUEUED, "phase = 1"), (State.PROCESSING, "phase = 2"),
+            (State.COMPLETE, "phase = 3 AND phase >= 3"), (State.FAILED, "phase = 4 AND phase >= 3"),
+            (State.CANCELLED, "phase = 5 AND phase >= 3"),
+        ):  # fmt: skip
+            [(number,)] = self._rows(f"SELECT count(*) FROM job WHERE {condition}")
+            counts[str(state)] = counts.get(str(state), 0) + number
+        return counts
+
+    async def lanes(self) -> dict[Lane, int]:
+        rows = self._rows(
+            "SELECT l.queue, l.task, (SELECT count(*) FROM job j WHERE j.phase <= 1 AND j.lane = l.id) FROM lane l"
+        )
+        return {Lane(queue, task): count for queue, task, count in rows}
+
+    def _has_ended(self, job_id: JobId) -> bool:
+        return bool(self._rows("SELECT 1 FROM job WHERE uid = ? AND phase >= 3", job_id))
+
+    # -- events -----------------------------------------------------------------------------------------------------
+    async def events(self, *, after: int, limit: int, job_id: JobId | None = None) -> list[Event]:
+        if job_id is not None:
+            return self._events_of(job_id, after, limit)
+        found: list[Event] = []
+        seq = after // EVENTS_PER_ROW
+        while True:
+            rows = self._rows(
+                "SELECT seq, at, kind, moves FROM event WHERE seq >= ? ORDER BY seq LIMIT ?", seq, _ROWS
+            )
+            for row in rows:
+                found += [event for event in _unpack(row) if event.id > after]
+                if len(found) >= limit:
+                    return found[:limit]
+            if len(rows) < _ROWS:
+                return found
+            seq = rows[-1]["seq"] + 1
+
+    def _events_of(self, job_id: JobId, after: int, limit: int) -> list[Event]:
+        """Found by the pointers of the job's rows, and by the index for the moves of a single job."""
+        rows = self._rows(
+            """WITH own (id, a, b, c) AS (SELECT id, queued_event, epoch, settle_event FROM job WHERE uid = ?1),
+                    seqs (seq) AS (SELECT a FROM own UNION SELECT b FROM own UNION SELECT c FROM own
+                                   UNION SELECT epoch FROM attempt WHERE job = (SELECT id FROM own)
+                                   UNION SELECT settle_event FROM attempt WHERE job = (SELECT id FROM own))
+               SELECT seq, at, kind, moves FROM event WHERE seq IN (SELECT seq FROM seqs) OR job = ?1 ORDER BY seq""",
+            job_id,
+        )
+        return [e for row in rows for e in _unpack(row) if e.job_id == job_id and e.id > after][:limit]
+
+    # -- attempts, steps, late results --------------------------------------------------------------------------------
+    async def attempts(self, job_id: JobId) -> list[Attempt]:
+        rows = self._rows(
+            """SELECT a.epoch, a.generation, a.attempt, a.started_at, a.ended_at, a.outcome, a.failure, s.worker
+                 FROM (SELECT epoch, generation, attempt, started_at, ended_at, outcome, failure, session
+                         FROM attempt WHERE job = (SELECT id FROM job WHERE uid = ?1)
+                       UNION ALL
+                       SELECT epoch, generation, attempt, claimed_at, finished_at, CASE phase WHEN 3 THEN 'complete' END, NULL, session
+                         FROM job WHERE uid = ?1 AND phase IN (2, 3) AND epoch > 0) a
+                 LEFT JOIN session s ON s.id = a.session ORDER BY a.epoch""",
+            job_id,
+        )
+        return [shapes.attempt(row, moment, job_id) for row in rows]
+
+    async def steps(self, job_id: JobId) -> dict[str, str]:
+        rows = self._rows(
+            "SELECT s.name, s.result FROM step s JOIN job j ON j.id = s.job WHERE j.uid = ? ORDER BY s.at",
+            job_id,
+        )
+        return {row["name"]: row["result"] for row in rows}
+
+    async def late_results(self, job_id: JobId) -> list[LateResult]:
+        rows = self._rows(
+            "SELECT r.* FROM late_result r JOIN job j ON j.id = r.job WHERE j.uid = ? ORDER BY r.epoch",
+            job_id,
+        )
+        return [shapes.late_result(row, moment, job_id) for row in rows]
+
+    # -- dead letters -------------------------------------------------------------------------------------------------
+    async def dead_letters(
+        self, where: DeadLetterFilter, *, after: str | None, limit: int
+    ) -> list[DeadLetter]:
+        condition = _dead_condition(where)
+        condition.add("j.uid > ?", after or "")
+        sql = f"""SELECT j.uid AS id, l.task, l.queue, j.owner, d.*, j.payload
+                    {_DEAD} WHERE {condition} ORDER BY j.uid LIMIT {condition.place(limit)}"""
+        rows = self._rows(sql, *condition.parameters)
+        return [shapes.dead_letter(row, moment) for row in rows]
+
+    async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
+        condition = _dead_condition(where)
+        sql = f"""SELECT d.fingerprint, l.task, d.reason, coalesce(nullif(d.detail, ''), d.message) AS message,
+                         count(*) AS count, min(d.at) AS first_at, max(d.at) AS last_at, j.uid AS sample
+                    {_DEAD} WHERE {condition}
+                   GROUP BY d.fingerprint, l.task, d.reason ORDER BY count(*) DESC LIMIT {condition.place(limit)}"""
+        rows = self._rows(sql, *condition.parameters)
+        return [shapes.dead_letter_group(row, moment) for row in rows]
+
+    # -- the store itself -----------------------------------------------------------------------------------------------
+    async def violations(self) -> list[str]:
+        """Rows whose parts disagree: what the CHECK constraints cannot say (E3)."""
+        return [f"job {row[0]}: {rule}" for rule, sql in _RULES for row in self._rows(sql)]
+
+    async def health(self) -> dict[str, Any]:
+        def one(sql: str) -> Any:
+            return self._rows(sql)[0][0]
+
+        return {
+            "store": "sqlite",
+            "version": sqlite3.sqlite_version,
+            "durable": True,
+            "journal_mode": one("PRAGMA journal_mode"),
+            "bytes": one("PRAGMA page_count") * one("PRAGMA page_size"),
+            "integrity": one("PRAGMA quick_check"),
+        }
+
+
+_RULES = (
+    ("is processing without a session", "SELECT uid FROM job WHERE phase = 2 AND (session IS NULL OR claimed_at IS NULL)"),
+    ("was finished before it was started", "SELECT uid FROM job WHERE finished_at < started_at"),
+    ("was started before it was queued", "SELECT uid FROM job WHERE started_at < queued_at"),
+    ("has a dead letter but is not failed", "SELECT uid FROM job JOIN dead_letter ON job = id WHERE phase <> 4"),
+    ("shares its key with another running job", "SELECT uid FROM job WHERE phase = 2 AND key IS NOT NULL GROUP BY key HAVING count(*) > 1"),
+    ("is complete without the event of it", "SELECT uid FROM job WHERE phase = 3 AND settle_event IS NULL"),
+)  # fmt: skip
+
+_DEAD = "FROM dead_letter d JOIN job j ON j.id = d.job JOIN lane l ON l.id = j.lane"
+
+
+def _dead_condition(where: DeadLetterFilter) -> Condition:
+    condition = Condition()
+    narrow_dead_letters(condition, where)
+    condition.among("j.uid", where.ids)
+    return condition
+
+
+def _unpack(row: sqlite3.Row) -> list[Event]:
+    """The events that one row records."""
+    return [
+        Event(
+            id=row["seq"] * EVENTS_PER_ROW + place,
+            at=moment(row["at"]),
+            kind=Kind(row["kind"]).name,
+            job_id=uid,
+            epoch=epoch,
+            attempt=attempt,
+            meta=meta or {},
+        )
+        for place, (uid, epoch, attempt, meta) in enumerate(from_json(row["moves"]))
+    ]

@@ -1,0 +1,146 @@
+"""One operation inside one transaction of the writer: its moment, its events, its hooks.
+
+A `Move` reads the clock once and allocates event numbers; the verbs (`intake`, `claims`, `settling`, `recovering`,
+`people`) are functions that make their guarded writes through it (law 1). The events are appended and the hooks told
+before the commit, so that they happen with the move or not at all.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.domain.job import JobId, Lease
+from holdfast.domain.moves import Kind
+from holdfast.engine.ports import Clock, Hook, Moved
+from holdfast.errors import StoreError, UnknownJob
+from holdfast.stores.shapes import some, to_json
+from holdfast.stores.sqlfiles import load_sql
+from holdfast.stores.sqlite.lanes import LaneNumbers
+from holdfast.stores.sqlite.times import micros
+
+SQL = load_sql("holdfast.stores.sqlite")
+
+
+class Found(NamedTuple):
+    """What a move needs to know of the one job it is about."""
+
+    number: int
+    uid: JobId
+    phase: int
+    epoch: int
+    attempt: int
+    lane: int
+    deadline_at: int | None
+    settle_event: int | None
+    dedupe: str | None
+
+    @property
+    def lease(self) -> Lease:
+        """The newest one that was given out, whether or not it still holds."""
+        return Lease(self.uid, self.epoch)
+
+
+class Move:
+    """*lanes* maps lanes to their numbers and is shared by all operations."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        clock: Clock,
+        lanes: LaneNumbers,
+        hooks: Sequence[tuple[frozenset[Kind], Hook]] = (),
+    ) -> None:
+        self.connection, self.lanes = connection, lanes
+        self._clock, self._hooks = clock, hooks
+        self.now = micros(clock.now())
+        self._seq: int | None = None
+        self._told: list[Moved] = []
+
+    @property
+    def mono(self) -> int:
+        return int(self._clock.monotonic() * 1_000_000)
+
+    @property
+    def boot(self) -> str:
+        return self._clock.boot_id()
+
+    def run(self, name: str, **parameters: Any) -> sqlite3.Cursor:
+        return self.connection.execute(SQL[name], parameters)
+
+    # -- jobs --------------------------------------------------------------------------------------------------------
+    def look(self, job_id: JobId) -> Found | None:
+        return next(self.jobs("uid = ?", job_id), None)
+
+    def jobs(self, condition: str, *parameters: Any) -> Iterator[Found]:
+        columns = "id, uid, phase, epoch, attempt, lane, deadline_at, settle_event, dedupe"
+        rows = self.connection.execute(f"SELECT {columns} FROM job WHERE {condition}", parameters).fetchall()
+        return map(Found._make, rows)
+
+    def find(self, job_id: JobId) -> Found:
+        """The same, or `UnknownJob`."""
+        found = self.look(job_id)
+        if found is None:
+            raise UnknownJob(job_id)
+        return found
+
+    def forget_steps(self, number: int, names: Collection[str]) -> None:
+        for name in names:
+            self.connection.execute("DELETE FROM step WHERE job = ? AND name = ?", (number, name))
+
+    # -- events -----------------------------------------------------------------------------------------------------
+    def next_seq(self) -> int:
+        """The number of the next event row: known before it is written, so that jobs can point at it."""
+        if self._seq is None:
+            [(newest,)] = self.connection.execute("SELECT max(seq) FROM event")
+            self._seq = newest or 0
+        self._seq += 1
+        return self._seq
+
+    def record(
+        self,
+        seq: int,
+        kind: Kind,
+        moves: Sequence[tuple[str, int, int, dict[str, Any] | None]],
+        job: str | None = None,
+    ) -> None:
+        """One event row for the same move of many jobs: (uid, epoch, attempt, meta) each."""
+        if not moves:
+            return
+        self.connection.execute(
+            "INSERT INTO event (seq, at, kind, job, moves) VALUES (?, ?, ?, ?, ?)",
+            (seq, self.now, kind, job, to_json(moves)),
+        )
+        if any(kind in kinds for kinds, _ in self._hooks):
+            self._told += [
+                Moved(kind, JobId(uid), epoch, attempt, meta or {}) for uid, epoch, attempt, meta in moves
+            ]
+
+    def record_one(self, kind: Kind, lease: Lease, attempt: int, **meta: Any) -> None:
+        self.record(self.next_seq(), kind, [(*lease, attempt, some(meta) or None)], job=lease.job_id)
+
+    # -- hooks ------------------------------------------------------------------------------------------------------
+    def tell_hooks(self) -> None:
+        for kinds, hook in self._hooks:
+            wanted = [moved for moved in self._told if moved.kind in kinds]
+            if wanted:
+                _finish(hook(_HookTransaction(self.connection), wanted))
+
+
+class _HookTransaction:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, params).fetchall()
+
+
+def _finish(hook: Any) -> None:
+    """Run a hook to its end: in the writer's thread there is no event loop, and nothing it may wait for."""
+    run: Callable[[None], Any] = hook.__await__().send
+    try:
+        run(None)
+    except StopIteration:
+        return
+    raise StoreError("a hook on SQLite may await only transaction.execute(): it runs inside the commit")

@@ -1,0 +1,72 @@
+"""What people do with a job: cancel it, retry it, discard its dead letter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from holdfast.domain.job import JobId, Lane
+from holdfast.domain.moves import Kind
+from holdfast.domain.rules import retry_refusal
+from holdfast.domain.verdict import Failure, RetryAfter
+from holdfast.errors import Conflict
+from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable
+from holdfast.stores.sqlite.intake import promote, take_key, twin_of
+from holdfast.stores.sqlite.move import Found, Move
+from holdfast.stores.sqlite.phases import CANCELLED, DEFERRED, FAILED, PROCESSING, STATES
+from holdfast.stores.sqlite.recovering import ran_out
+from holdfast.stores.sqlite.settling import end_attempt, reclaim_one
+
+
+def cancel(move: Move, job_id: JobId, by: str, reason: str) -> None:
+    job = move.find(job_id)
+    if job.phase > PROCESSING:
+        raise not_cancellable(job_id, STATES[job.phase])
+    end_attempt(move, job, "cancelled", None)
+    move.run("cancel", id=job.number, now=move.now)
+    move.record_one(Kind.cancelled, job.lease, job.attempt, by=by, reason=reason)
+
+
+def retry(
+    move: Move, job_id: JobId, by: str, kind: Kind, forget: Collection[str] | None, queue: str | None
+) -> int:
+    promote(move, 1000)  # what is due is in line, whether or not a worker has looked
+    job = move.find(job_id)
+    if job.phase in (FAILED, CANCELLED):
+        _new_generation(move, job, queue)
+    elif job.phase == PROCESSING and job.lease in ran_out(move):
+        reclaim_one(move, job, RetryAfter(timedelta(), Failure.of("WORKER_LOST")), 1)
+        move.record_one(Kind.reclaimed, job.lease, job.attempt, by=by)
+        move.connection.execute(
+            "UPDATE job SET retry_type = 'MANUAL', manual_retries = manual_retries + 1 WHERE id = ?",
+            (job.number,),
+        )
+    elif job.phase == DEFERRED:
+        move.run("hasten", id=job.number, now=move.now)
+    else:
+        raise Conflict(retry_refusal(job_id, STATES[job.phase]))
+    move.forget_steps(job.number, forget or ())
+    move.record_one(kind, job.lease, job.attempt, by=by)
+    [(place,)] = move.run("position", id=job.number)
+    return int(place)
+
+
+def _new_generation(move: Move, job: Found, queue: str | None) -> None:
+    if job.dedupe is not None:
+        twin = twin_of(move, job.dedupe)
+        if twin is not None and twin != job.uid:
+            raise key_is_taken(job.uid, twin)
+        take_key(move, job.dedupe, job.number)
+    lane = job.lane
+    if queue is not None:
+        task = move.lanes.by_number(move.connection)[lane].task
+        lane = move.lanes.number(move.connection, Lane(queue, task))
+    move.connection.execute("DELETE FROM dead_letter WHERE job = ?", (job.number,))
+    move.run("retry", id=job.number, now=move.now, lane=lane)
+
+
+def discard(move: Move, job_id: JobId, by: str, reason: str) -> None:
+    job = move.find(job_id)
+    if not move.connection.execute("DELETE FROM dead_letter WHERE job = ?", (job.number,)).rowcount:
+        raise no_dead_letter(job_id)
+    move.record_one(Kind.discarded, job.lease, job.attempt, by=by, reason=reason)

@@ -1,0 +1,102 @@
+"""What housekeeping does: leases that ran out, deadlines that passed, records that were kept long enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from holdfast.domain.job import Expired, JobId, Lease
+from holdfast.domain.moves import Kind
+from holdfast.domain.verdict import Bury, RetryAfter
+from holdfast.engine.ports import Reclaim, Retention
+from holdfast.stores.shapes import OVERRUN_MARGIN, to_json
+from holdfast.stores.sqlite.move import Found, Move
+from holdfast.stores.sqlite.settling import bury, end_attempt, reclaim_one, time_out_one
+from holdfast.stores.sqlite.times import span
+
+#: Where a purged job leaves nothing behind: the table, and its column for the job.
+_PLACES = (("attempt", "job"), ("step", "job"), ("late_result", "job"), ("dedupe", "job"), ("job", "id"))
+
+
+# -- leases ---------------------------------------------------------------------------------------------------------------
+def expired(move: Move, limit: int) -> list[Expired]:
+    rows = _expired_rows(move, limit)
+    lanes = move.lanes.by_number(move.connection)
+    return [
+        Expired(Lease(uid, epoch), lanes[lane], attempt, most, crashes, max_crashes, worker, bool(overran))
+        for uid, epoch, lane, attempt, most, crashes, max_crashes, worker, overran in rows
+    ]
+
+
+def ran_out(move: Move) -> dict[Lease, bool]:
+    """Every lease that ran out, and whether it is only that its attempt overran."""
+    return {Lease(row[0], row[1]): bool(row[8]) for row in _expired_rows(move, -1)}
+
+
+def _expired_rows(move: Move, limit: int) -> list[tuple[Any, ...]]:
+    return move.run(
+        "expired", boot=move.boot, mono=move.mono, margin=span(OVERRUN_MARGIN), limit=limit
+    ).fetchall()
+
+
+def reclaim(move: Move, reclaims: Sequence[Reclaim]) -> int:
+    """Guarded twice: the lease must still be the current one, and must still have run out."""
+    overran = ran_out(move)
+    due = [r for r in reclaims if overran.get(r.lease) is (not r.crashed)]
+    for lease, verdict, crashed in due:
+        job, crashes = move.find(lease.job_id), 1 if crashed else None
+        match verdict:
+            case RetryAfter(_, failure):
+                reclaim_one(move, job, verdict, crashes)
+                move.record_one(Kind.reclaimed, lease, job.attempt, error_code=failure.code)
+            case Bury(failure):
+                end_attempt(move, job, "reclaimed", failure)
+                bury(move, job, failure, Kind.failed, crashes=crashes)
+            case _:
+                raise AssertionError(f"a reclaim ends in line or in the grave, not as {verdict}")
+    return len(due)
+
+
+# -- deadlines --------------------------------------------------------------------------------------------------------------
+def overdue(move: Move, limit: int) -> Iterator[Found]:
+    """Whose deadline has passed, wherever they are."""
+    return move.jobs(
+        "deadline_at IS NOT NULL AND phase <= 2 AND deadline_at < ? ORDER BY deadline_at LIMIT ?",
+        move.now,
+        limit,
+    )
+
+
+def time_out(move: Move, limit: int) -> list[JobId]:
+    passed = list(overdue(move, limit))
+    for job in passed:
+        time_out_one(move, job)
+    return [job.uid for job in passed]
+
+
+# -- retention ------------------------------------------------------------------------------------------------------------
+def purge(move: Move, task: str | None, keep: Retention, limit: int) -> int:
+    done = 0
+    if keep.results is not None:
+        rows = move.run(
+            "purge_results", before=move.now - span(keep.results), now=move.now, task=task, limit=limit
+        ).fetchall()
+        for uid, epoch, attempt in rows:
+            move.record_one(Kind.expired, Lease(uid, epoch), attempt)
+        done += len(rows)
+    if keep.jobs is not None:
+        rows = move.run("purge_jobs", before=move.now - span(keep.jobs), task=task, limit=limit).fetchall()
+        listed = to_json([number for (number,) in rows])
+        for table, column in _PLACES:
+            move.connection.execute(
+                f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", (listed,)
+            )
+        done += len(rows)
+    if keep.events is not None and task is None:
+        # The newest row stays: its number is where the next one counts on from.
+        done += move.connection.execute(
+            "DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at <= ? AND seq < (SELECT max(seq) FROM event)"
+            " ORDER BY seq LIMIT ?)",
+            (move.now - span(keep.events), limit),
+        ).rowcount
+    return done

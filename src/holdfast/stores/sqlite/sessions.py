@@ -1,0 +1,32 @@
+"""Sessions: a worker process as the store knows it. They live by the monotonic clock, so nobody can set it back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from holdfast.domain.job import Lease, Session, SessionId
+from holdfast.stores.sqlite.move import Move
+from holdfast.stores.sqlite.times import span
+
+
+def open_session(move: Move, worker: str, ttl: timedelta) -> Session:
+    [(number,)] = move.connection.execute(
+        "INSERT INTO session (worker, boot, ttl, started_at, expires_mono) VALUES (?, ?, ?, ?, ?) RETURNING id",
+        (worker, move.boot, span(ttl), move.now, move.mono + span(ttl)),
+    ).fetchall()
+    return Session(id=SessionId(number), worker=worker, ttl=ttl)
+
+
+def extend(move: Move, session: Session) -> bool:
+    return move.run("extend", session=session.id, boot=move.boot, mono=move.mono).rowcount == 1
+
+
+def close_session(move: Move, session: Session) -> None:
+    move.connection.execute("UPDATE session SET expires_mono = 0 WHERE id = ?", (session.id,))
+
+
+def held(move: Move, session: Session) -> set[Lease]:
+    rows = move.connection.execute(
+        "SELECT uid, epoch FROM job WHERE phase = 2 AND session = ?", (session.id,)
+    )
+    return {Lease(uid, epoch) for uid, epoch in rows}

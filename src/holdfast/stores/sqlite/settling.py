@@ -1,0 +1,232 @@
+"""An attempt's end: complete, back into line, buried; or refused, because its lease had ended before.
+
+The bulk of the traffic is handled by one statement per batch (JSON in); whatever a batch statement did not match is
+looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from holdfast.domain.job import Lease, Settlement
+from holdfast.domain.moves import Kind
+from holdfast.domain.rules import outcome_of
+from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.engine.ports import Answer
+from holdfast.errors import LeaseLost, StoreError
+from holdfast.stores.shapes import MILLISECOND, by_kind, failure_json, meta_of, to_json
+from holdfast.stores.sqlite.move import Found, Move
+from holdfast.stores.sqlite.phases import COMPLETE, PROCESSING
+from holdfast.stores.sqlite.times import span
+
+
+def settle(move: Move, settlements: Sequence[Settlement]) -> list[Answer]:
+    answers: dict[Lease, Answer] = {}
+    completed = [s for s in settlements if isinstance(s.verdict, Complete)]
+    requeued = [s for s in settlements if isinstance(s.verdict, (RetryAfter, Release))]
+    if completed:
+        answers |= _complete(move, completed)
+    if requeued:
+        answers |= _requeue(move, requeued)
+    return [answers[s.lease] if s.lease in answers else _settle_one(move, s) for s in settlements]
+
+
+# -- batches: those that are not in the answer were not matched ------------------------------------------------------------
+def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answer]:
+    seq = move.next_seq()
+    items = to_json([(*s.lease, s.verdict.result) for s in settlements])  # type: ignore[union-attr]
+    matched = move.run("complete", settled=items, now=move.now, seq=seq).rowcount
+    marked = "SELECT uid, epoch FROM job WHERE settle_event = ?"
+    applied = _matched(move, settlements, matched, marked, seq)
+    move.record(
+        seq,
+        Kind.complete,
+        [(*s.lease, s.attempt, {"duration_ms": s.duration // MILLISECOND}) for s in applied],
+    )
+    return {s.lease: Answer.APPLIED for s in applied}
+
+
+def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answer]:
+    answers: dict[Lease, Answer] = {}
+    for kind, group in by_kind(settlements).items():
+        seq = move.next_seq()
+        items = to_json([way_back(move, s.lease, s.verdict, outcome_of(s.verdict), None) for s in group])
+        matched = _into_line(move, items, seq, any_deadline=False)
+        marked = "SELECT j.uid, a.epoch FROM attempt a JOIN job j ON j.id = a.job WHERE a.settle_event = ?"
+        applied = _matched(move, group, matched, marked, seq)
+        move.record(seq, kind, [(*s.lease, s.attempt, meta_of(s)) for s in applied])
+        answers |= {s.lease: Answer.APPLIED for s in applied}
+    return answers
+
+
+def _matched(
+    move: Move, settlements: Sequence[Settlement], matched: int, marked: str, seq: int
+) -> Sequence[Settlement]:
+    """Those that a batch statement matched; which ones, where not all, is told by the rows it *marked* with *seq*."""
+    if not matched or matched == len(settlements):
+        return settlements[:matched]
+    leases = {Lease(uid, epoch) for uid, epoch in move.connection.execute(marked, (seq,))}
+    return [s for s in settlements if s.lease in leases]
+
+
+def _into_line(move: Move, items: str, seq: int | None, *, any_deadline: bool) -> int:
+    """Processing → queued for these lines of `way_back`, as far as their leases hold; how many."""
+    ended = move.run("end_attempt", settled=items, now=move.now, seq=seq, any_deadline=any_deadline).rowcount
+    if ended:
+        move.run("requeue", settled=items, now=move.now, any_deadline=any_deadline)
+    return ended
+
+
+def way_back(
+    move: Move, lease: Lease, verdict: Verdict, outcome: str, crashes: int | None
+) -> tuple[Any, ...]:
+    """One line for `end_attempt` and `requeue`."""
+    match verdict:
+        case RetryAfter(delay, failure):
+            last = to_json({"code": failure.code, "message": failure.message, "at": move.now})
+            return (*lease, outcome, failure_json(failure), span(delay), 0, crashes, last)
+        case Release(delay):
+            return (*lease, outcome, None, span(delay), 1, 0, None)
+    raise AssertionError(f"not a way back into line: {verdict}")
+
+
+# -- one by one ---------------------------------------------------------------------------------------------------------
+def _settle_one(move: Move, settlement: Settlement) -> Answer:
+    """What no batch statement matched: a burial, a passed deadline, a repeated or a refused write."""
+    lease, verdict = settlement.lease, settlement.verdict
+    job = move.look(lease.job_id)
+    if job is None:
+        return Answer.STALE
+    if job.phase == COMPLETE and job.lease == lease:
+        return Answer.REPEATED if job.settle_event is not None else Answer.STALE
+    if job.phase != PROCESSING or job.lease != lease:
+        return _refuse(move, job, lease, verdict)
+    if job.deadline_at is not None and move.now > job.deadline_at:
+        time_out_one(move, job)
+        return _keep_late(move, job, lease, job.attempt, "timed_out", verdict)
+    if isinstance(verdict, Bury):
+        end_attempt(move, job, "failed", verdict.failure)
+        bury(move, job, verdict.failure, Kind.failed, duration=settlement.duration)
+        return Answer.APPLIED
+    # There is one writer: this cannot happen.
+    raise StoreError(f"job {lease.job_id} matched its lease one moment and not the next")
+
+
+def reclaim_one(move: Move, job: Found, verdict: RetryAfter, crashes: int | None) -> None:
+    """Take the job from its holder and put it back into line, whatever its deadline."""
+    _into_line(
+        move, to_json([way_back(move, job.lease, verdict, "reclaimed", crashes)]), None, any_deadline=True
+    )
+
+
+def time_out_one(move: Move, job: Found) -> None:
+    failure = Failure.of("TIMEOUT")
+    end_attempt(move, job, "timed_out", failure)
+    bury(move, job, failure, Kind.timed_out, crashes=0)
+
+
+def end_attempt(move: Move, job: Found, outcome: str, failure: Failure | None) -> None:
+    """Write down the attempt that ends, if one is under way, whatever its deadline."""
+    items = to_json([(*job.lease, outcome, failure_json(failure) if failure else None)])
+    move.run("end_attempt", settled=items, now=move.now, seq=None, any_deadline=True)
+
+
+def bury(
+    move: Move,
+    job: Found,
+    failure: Failure,
+    kind: Kind,
+    *,
+    crashes: int | None = None,
+    duration: timedelta | None = None,
+) -> None:
+    """→ failed, with a dead letter. *crashes* to add; None: back to 0."""
+    told = {"code": failure.code, "message": failure.message, "at": move.now, "attempt": job.attempt}
+    move.run(
+        "bury",
+        id=job.number,
+        now=move.now,
+        code=failure.code,
+        message=failure.message,
+        # A deadline is nobody's failure: the last one stays what it was.
+        last_failure=None if kind is Kind.timed_out else to_json(told),
+        crashes=crashes,
+    )
+    move.run(
+        "dead_letter", id=job.number, now=move.now, code=failure.code, message=failure.message, detail=failure.detail,
+        fingerprint=failure.fingerprint, attempts=job.attempt,
+    )  # fmt: skip
+    move.forget_steps(job.number, failure.forget)
+    move.record_one(
+        kind, job.lease, job.attempt, error_code=failure.code, gateway_http_status=failure.gateway_status,
+        duration_ms=duration // MILLISECOND if duration is not None else None,
+    )  # fmt: skip
+
+
+# -- refusals -------------------------------------------------------------------------------------------------------------
+def _refuse(move: Move, job: Found, lease: Lease, verdict: Verdict) -> Answer:
+    """The lease had ended before: the attempt's own record says how, and so what this write is."""
+    row = move.connection.execute(
+        "SELECT outcome, attempt FROM attempt WHERE job = ? AND epoch = ?", (job.number, lease.epoch)
+    ).fetchone()
+    if row is None:
+        return Answer.STALE  # this lease was never given out
+    outcome, attempt = row
+    if outcome in ("timed_out", "cancelled"):
+        return _keep_late(move, job, lease, attempt, outcome, verdict)
+    if outcome != "reclaimed":
+        return Answer.REPEATED
+    refuse_once(move, lease)
+    return Answer.STALE
+
+
+def refuse_once(move: Move, lease: Lease) -> None:
+    """Put on record, once, that the holder of a reclaimed lease tried to write."""
+    row = move.connection.execute(
+        "UPDATE attempt SET refused = 1 WHERE job = (SELECT id FROM job WHERE uid = ?) AND epoch = ?"
+        " AND outcome = 'reclaimed' AND NOT refused RETURNING attempt", lease
+    ).fetchone()  # fmt: skip
+    if row is not None:
+        move.record_one(Kind.stale_write, lease, row[0])
+
+
+def _keep_late(move: Move, job: Found, lease: Lease, attempt: int, reason: str, verdict: Verdict) -> Answer:
+    result = verdict.result if isinstance(verdict, Complete) else None
+    outcome = outcome_of(verdict)
+    added = move.connection.execute(
+        "INSERT INTO late_result (job, epoch, at, reason, outcome, result) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (job.number, lease.epoch, move.now, reason, outcome, result),
+    ).rowcount
+    if added:
+        move.record_one(Kind.late_result, lease, attempt, outcome=outcome)
+    return Answer.LATE
+
+
+# -- under a lease, while it holds ------------------------------------------------------------------------------------------
+def complete_in(move: Move, lease: Lease, result: str | None, duration: timedelta) -> None:
+    if not _complete(move, [Settlement(lease, Complete(result), duration=duration)]):
+        raise LeaseLost(*lease)
+
+
+def record_step(move: Move, lease: Lease, name: str, result: str) -> None:
+    move.connection.execute(
+        "INSERT OR REPLACE INTO step (job, name, result, at) VALUES (?, ?, ?, ?)",
+        (_current(move, lease), name, result, move.now),
+    )
+
+
+def record_progress(move: Move, lease: Lease, percent: float, message: str) -> None:
+    told = to_json({"percent": percent, "message": message})
+    move.connection.execute("UPDATE job SET progress = ? WHERE id = ?", (told, _current(move, lease)))
+
+
+def _current(move: Move, lease: Lease) -> int:
+    """The number of the job that *lease* still holds, or `LeaseLost`."""
+    row = move.connection.execute(
+        "SELECT id FROM job WHERE uid = ? AND epoch = ? AND phase = 2", lease
+    ).fetchone()
+    if row is None:
+        raise LeaseLost(*lease)
+    return int(row[0])
