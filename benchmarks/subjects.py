@@ -153,8 +153,8 @@ SUBJECTS = (
         rate=25_000,
         worker=HOLDFAST_WORKER,
         unfinished="""
-            SELECT (SELECT count(*) FROM job WHERE phase = 0) + (SELECT count(*) FROM job WHERE phase = 2)
-                 + (SELECT count(*) FROM job WHERE phase = 1 AND run_at < (strftime('%s', 'now') + 3600) * 1000000)""",
+            SELECT (SELECT count(*) FROM holdfast_job WHERE phase = 0) + (SELECT count(*) FROM holdfast_job WHERE phase = 2)
+                 + (SELECT count(*) FROM holdfast_job WHERE phase = 1 AND run_at < (strftime('%s', 'now') + 3600) * 1000000)""",
     ),
     Subject(
         name="huey",

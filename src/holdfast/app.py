@@ -13,7 +13,6 @@ from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
     contextmanager,
-    suppress,
 )
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -333,13 +332,17 @@ class Holdfast(Verbs):
 async def _run_together(worker: Worker, chores: Duties | None) -> None:
     housework = asyncio.create_task(chores.run(), name="duties") if chores else None
     working = asyncio.create_task(worker.run(), name="worker")
+    cancelled = False
     try:
-        await asyncio.shield(working)
-    except asyncio.CancelledError:
-        worker.stop()
-        with suppress(asyncio.CancelledError):
-            await asyncio.shield(working)
-        raise
+        while not working.done():
+            try:
+                await asyncio.shield(working)
+            except asyncio.CancelledError:
+                worker.stop()  # a second time: at once
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
+        working.result()
     finally:
         if housework is not None:
             housework.cancel()

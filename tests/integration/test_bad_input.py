@@ -161,9 +161,6 @@ async def test_a_corrupt_payload_is_a_dead_letter_and_the_others_go_on(
     assert "stored arguments" in letter.detail or "cannot be read" in letter.detail
 
 
-@pytest.mark.xfail(
-    run=False, reason="bytes that are no UTF-8 fail the claim of the whole lane, again and again"
-)
 async def test_bytes_that_are_no_text_do_not_stop_the_lane(tmp_path: Path) -> None:  # E32
     """Only SQLite can hold them; PostgreSQL refuses to store what is not UTF-8."""
     app = new_app(f"sqlite:///{tmp_path / 'jobs.db'}")
@@ -171,16 +168,14 @@ async def test_bytes_that_are_no_text_do_not_stop_the_lane(tmp_path: Path) -> No
     async with app:
         spoilt, good = await echo.enqueue_many([1, 2])
         with closing(sqlite3.connect(tmp_path / "jobs.db")) as file, file:
-            file.execute("UPDATE job SET payload = CAST(x'ff00fe' AS TEXT) WHERE uid = ?", (spoilt.id,))
+            file.execute(
+                "UPDATE holdfast_job SET payload = CAST(x'ff00fe' AS TEXT) WHERE uid = ?", (spoilt.id,)
+            )
         await work(app)
         assert await good.result("1s") == 2
         assert (await app.job(spoilt.id)).error_code == "PAYLOAD_INVALID"
 
 
-@pytest.mark.xfail(
-    reason="the filter by arguments reads every payload as JSON and fails on the first that is not",
-    strict=True,
-)
 async def test_a_corrupt_payload_does_not_break_the_search_by_argument(
     db: Database, app: Holdfast
 ) -> None:  # E49
@@ -361,10 +356,6 @@ async def test_a_fork_whose_child_comes_back_is_one_run(db: Database, app: Holdf
     assert (row.result, row.attempt) == (1, 1)
 
 
-@pytest.mark.xfail(
-    run=False,
-    reason="in a thread the child of a fork goes back to the pool and waits there for ever, with our files open",
-)
 async def test_a_fork_in_a_thread_leaves_no_child_behind(app: Holdfast) -> None:  # E5
     @app.task
     def forks() -> int:

@@ -280,9 +280,6 @@ def test_a_connection_to_another_file_is_refused_by_name(tmp_path: Path) -> None
     assert (here.count("job"), there.count("job")) == (0, 0)
 
 
-@pytest.mark.xfail(
-    reason="PostgresStore.enqueue_in(_sync) must pass self.url on to callers.enqueue_on(_sync)", strict=True
-)
 def test_a_connection_to_another_database_is_refused_by_name(postgres_url: str, postgres: Any) -> None:  # E43
     here, there = Database(postgres_url), Database(postgres.create_database("elsewhere"))
     here.prepare()

@@ -47,14 +47,16 @@ class Database:
 
     @property
     def job_table(self) -> str:
-        return "holdfast.job" if self.is_postgres else "job"
+        return "holdfast.job" if self.is_postgres else "holdfast_job"
 
     @property
     def id_column(self) -> str:
         return "id" if self.is_postgres else "uid"
 
     def count(self, table: str) -> int:
-        [(count,)] = self.execute(f"SELECT count(*) FROM {'holdfast.' if self.is_postgres else ''}{table}")
+        [(count,)] = self.execute(
+            f"SELECT count(*) FROM {'holdfast.' if self.is_postgres else 'holdfast_'}{table}"
+        )
         return int(count)
 
     def corrupt(self, job_id: str, payload: str) -> None:

@@ -69,6 +69,14 @@ ALLOWED = {
         "worker/attempts.py",
         "call_later",
     ): "the hard timeout of an attempt: the work it cuts off runs in real seconds",
+    (
+        "stores/sqlite/bell.py",
+        "call_later",
+    ): "the look for other processes' work: their work arrives in real seconds",
+    (
+        "stores/sqlite/connection.py",
+        "threading.Event",
+    ): "waits a moment for another process that sets the file up",
     ("worker/processes.py", "threading.Thread"): "in the child, which has no wiring: it ends with its parent",
 }
 

@@ -6,7 +6,7 @@ value of a row is given the function that makes moments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -20,10 +20,12 @@ from holdfast.domain.job import (
     JobId,
     JobRow,
     LateResult,
+    Lease,
     Settlement,
 )
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.engine.ports import Answer
 from holdfast.errors import Conflict, UsageError
 
 #: How many jobs one event row may speak of: the place in the row is part of an event's id.
@@ -140,6 +142,17 @@ def read_cursor(after: str) -> int:
 
 def not_cancellable(job_id: JobId, state: State) -> Conflict:
     return Conflict(f"job {job_id} is {state} already; only a queued or processing job can be cancelled")
+
+
+def repeated(settlements: Sequence[Settlement], answers: dict[Lease, Answer]) -> list[Answer]:
+    """The answers where a lease is settled more than once in one call: the first counts, the others repeat it."""
+    rest = dict(answers)
+    return [rest.pop(s.lease, Answer.REPEATED) for s in settlements]
+
+
+def stuck_failure(*, overran: bool) -> Failure:
+    """Why a job that a person takes from its holder was stuck."""
+    return Failure.of("EXECUTION_TIMEOUT" if overran else "WORKER_LOST")
 
 
 def key_is_taken(job_id: JobId, twin: str) -> Conflict:

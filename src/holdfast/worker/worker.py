@@ -246,9 +246,10 @@ class Worker:
         """Nothing is left that could be run here, now or later."""
         if self._running or self._settler.backlog:
             return False
+        if (await self._engine.counts())["processing"]:
+            return False  # asked first: what is taken back from a lost worker is in line after that
         mine, waiting = set(await self._find_lanes()), await self._engine.store.lanes()
-        left = any(count for lane, count in waiting.items() if lane in mine)
-        return not left and not (await self._engine.counts())["processing"]
+        return not any(count for lane, count in waiting.items() if lane in mine)
 
     async def _refresh_lanes(self) -> None:
         try:

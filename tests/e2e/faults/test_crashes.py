@@ -105,7 +105,8 @@ async def test_an_orphan_is_run_by_the_worker_that_restarts_at_once(sqlite_site:
     await site.consistent([job_id])
 
 
-async def test_orphans_wait_for_the_next_worker_when_all_are_gone(site: Site) -> None:  # E30
+async def test_orphans_wait_for_the_next_worker_when_all_are_gone(postgres_site: Site) -> None:  # E30
+    site = postgres_site
     ids = [await site.enqueue("gate", name="open") for _ in range(6)]
     crew = await site.crew(2, "--concurrency", "3")
     for one in ids:

@@ -12,12 +12,13 @@ pytestmark = pytest.mark.slow
 
 
 async def test_a_hard_timeout_ends_each_kind_of_handler(site: Site) -> None:  # E2a E41
+    await site.worker("--concurrency", "3").ready()
+    await site.reaches(await site.enqueue("burn", name="warm", seconds=0), "complete")  # its child is kept
     ids = {
         "async": await site.enqueue("gate_limited", name="never"),
         "thread": await site.enqueue("deaf_limited", name="open"),
         "process": await site.enqueue("burn_limited", name="fire", seconds=60),
     }
-    await site.worker("--concurrency", "3").ready()
     for what, one in ids.items():
         row = await site.reaches(one, "failed")
         assert (row.error_code, row.attempt, row.crashes) == ("EXECUTION_TIMEOUT", 1, 0), what

@@ -73,7 +73,8 @@ class Looking:
         return [*job.attempts.values(), *running]
 
     async def steps(self, job_id: JobId) -> dict[str, str]:
-        return dict(self._tables.jobs[job_id].steps)
+        job = self._tables.jobs.get(job_id)
+        return dict(job.steps) if job else {}
 
     async def late_results(self, job_id: JobId) -> list[LateResult]:
         job = self._tables.jobs.get(job_id)

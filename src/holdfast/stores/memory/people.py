@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.moves import FINISHED, Kind, State
 from holdfast.domain.rules import retry_refusal
-from holdfast.domain.verdict import Failure
+from holdfast.domain.verdict import Bury, RetryAfter
 from holdfast.errors import Conflict
 from holdfast.stores.memory.intake import in_line, twin_of
 from holdfast.stores.memory.recovering import ran_out
-from holdfast.stores.memory.settling import end_attempt, finish, into_line
+from holdfast.stores.memory.settling import apply, end_attempt, finish, into_line
 from holdfast.stores.memory.tables import Job, Tables
-from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable
+from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, stuck_failure
 
 
 def cancel(tables: Tables, job_id: JobId, by: str, reason: str) -> None:
@@ -34,8 +34,12 @@ def retry(
         case State.FAILED | State.CANCELLED:
             _new_generation(tables, job, queue, now)
         case State.PROCESSING if any(ran_out(tables, job)):
-            end_attempt(tables, job, "reclaimed", Failure.of("WORKER_LOST"))
-            tables.record(Kind.reclaimed, job, by=by)
+            lost = stuck_failure(overran=not ran_out(tables, job)[0])
+            if job.attempt >= job.spec.max_attempts:  # the last one: it ends here, and the retry begins anew
+                apply(tables, job, Bury(lost), outcome="reclaimed")
+                _new_generation(tables, job, queue, now)
+            else:
+                apply(tables, job, RetryAfter(timedelta(), lost), outcome="reclaimed")
         case State.QUEUED if job.run_at > now:
             pass  # waiting: made due below
         case _:

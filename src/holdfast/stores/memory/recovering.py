@@ -50,7 +50,7 @@ def reclaim(tables: Tables, reclaims: Sequence[Reclaim]) -> int:
         if job is None or not job.holds(lease):
             continue
         lost, overran = ran_out(tables, job)
-        if lost if crashed else overran:
+        if lost if crashed else overran and not lost:
             apply(tables, job, verdict, outcome="reclaimed")
             done += 1
     return done

@@ -64,8 +64,9 @@ class MemoryStore(Looking):
             raise
         finally:
             self._tables.forget_saved()
-        bell, self._bell = self._bell, asyncio.Event()
-        bell.set()
+        if told:
+            bell, self._bell = self._bell, asyncio.Event()
+            bell.set()
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:

@@ -18,14 +18,13 @@ class LaneNumbers:
         self._lanes: dict[int, Lane] = {}
 
     async def number(self, connection: asyncpg.Connection[Any], lane: Lane) -> int:
-        """The number of *lane*, made if need be.
-
-        Made outside of any transaction of others, so that no caller's lock is waited for.
-        """
-        if lane not in self._numbers:
-            number = await connection.fetchval("SELECT holdfast.lane_number($1, $2)", *lane)
+        """The number of *lane*, made if need be. Not remembered before it is committed: it may be undone."""
+        if lane in self._numbers:
+            return self._numbers[lane]
+        number = int(await connection.fetchval("SELECT holdfast.lane_number($1, $2)", *lane))
+        if not connection.is_in_transaction():
             self._numbers[lane], self._lanes[number] = number, lane
-        return self._numbers[lane]
+        return number
 
     async def known(self, connection: asyncpg.Connection[Any], lanes: Iterable[Lane]) -> list[int]:
         """The numbers of those that exist."""

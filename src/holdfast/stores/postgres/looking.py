@@ -67,7 +67,7 @@ class Looking:
         if where.tag is not None:
             condition.add("?::text = ANY (tags)", where.tag)
         for name, value in where.args.items():
-            condition.add("(payload::json -> ?::text)::text::jsonb = ?::jsonb", name, to_json(value))
+            condition.add("holdfast.argument(payload, ?::text) = ?::jsonb", name, to_json(value))
         sql = f"SELECT * FROM holdfast.jobs WHERE {condition} ORDER BY id DESC LIMIT {condition.place(limit + 1)}"
 
         async def look(db: asyncpg.Connection[Any]) -> list[asyncpg.Record]:
@@ -141,6 +141,8 @@ class Looking:
         return [shapes.attempt(row, _moment, job_id) for row in rows]
 
     async def steps(self, job_id: JobId) -> dict[str, str]:
+        if not is_uuid(job_id):
+            return {}
         rows = await self._rows(
             "SELECT name, result FROM holdfast.step WHERE job_id = $1 ORDER BY at", job_id
         )

@@ -9,19 +9,21 @@ from typing import Any
 from holdfast.domain.job import JobId, Lane, Lease
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.rules import retry_refusal
-from holdfast.domain.verdict import Failure, RetryAfter
+from holdfast.domain.verdict import RetryAfter
 from holdfast.errors import Conflict, UnknownJob
 from holdfast.stores.postgres import settling
 from holdfast.stores.postgres.ids import known
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.plans import SQL
-from holdfast.stores.postgres.recovering import ran_out
+from holdfast.stores.postgres.recovering import bury_lost, ran_out
 from holdfast.stores.postgres.settling import ANY, CANCELLED, Back, End
-from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, some, to_json
+from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, some, stuck_failure, to_json
 
 
-async def cancel(move: Move, job_id: JobId, by: str, reason: str) -> None:
-    line = End(known(job_id), None, _said(by, reason))
+async def cancel(move: Move, job_id: JobId, by: str, reason: str, token: str) -> None:
+    if await _was_done(move, known(job_id), token):
+        return
+    line = End(known(job_id), None, {**_said(by, reason), "token": token})
     # A claim may move the job from line to lease between our look and our hand: then look again.
     for _ in range(20):
         if await settling.end(
@@ -35,11 +37,20 @@ async def cancel(move: Move, job_id: JobId, by: str, reason: str) -> None:
 
 
 async def retry(
-    move: Move, job_id: JobId, by: str, kind: Kind, forget: Collection[str] | None, queue: str | None
+    move: Move,
+    job_id: JobId,
+    by: str,
+    kind: Kind,
+    forget: Collection[str] | None,
+    queue: str | None,
+    token: str,
 ) -> int:
+    if await _was_done(move, known(job_id), token):
+        return int(await move.connection.fetchval(SQL["position"], job_id))
     lane = None if queue is None else await _lane_in(move, known(job_id), queue)
     await _take_key(move, known(job_id))
-    meta = {"by": by}
+    meta = {"by": by, "token": token}
+    await _end_last_attempt(move, job_id)
     ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
     if ended:
         move.tell(kind, Lease(job_id, ended[0][0]), 0, meta)
@@ -48,6 +59,23 @@ async def retry(
     await move.forget_steps(job_id, forget or ())
     await move.run("grant")
     return int(await move.connection.fetchval(SQL["position"], job_id))
+
+
+async def _was_done(move: Move, job_id: JobId, token: str) -> bool:
+    """Whether this very call was carried out before, and only its answer was lost (E6)."""
+    sql = "SELECT 1 FROM holdfast.event WHERE job_id = $1 AND metas[1] ->> 'token' = $2"
+    return await move.connection.fetchval(sql, job_id, token) is not None
+
+
+async def _end_last_attempt(move: Move, job_id: JobId) -> None:
+    """A stuck job that has no attempt left ends here; the retry then begins anew."""
+    for lease, overran in (await ran_out(move, [job_id])).items():
+        spent = await move.connection.fetchval(
+            "SELECT l.attempt >= j.max_attempts FROM holdfast.lease l JOIN holdfast.job j ON j.id = l.job_id WHERE j.id = $1",
+            job_id,
+        )
+        if spent:
+            await bury_lost(move, lease, stuck_failure(overran=overran), None if overran else 1)
 
 
 async def _lane_in(move: Move, job_id: JobId, queue: str) -> int:
@@ -78,10 +106,10 @@ async def _take_key(move: Move, job_id: JobId) -> None:
 
 async def _hasten(move: Move, job_id: JobId, kind: Kind, meta: dict[str, Any]) -> bool:
     """Waiting or stuck → due now, in the same generation."""
-    for lease in await ran_out(move, [job_id]):
+    for lease, overran in (await ran_out(move, [job_id])).items():
         # Deferred for a moment: hastened just below.
-        lost = RetryAfter(timedelta(hours=1), Failure.of("WORKER_LOST"))
-        line = Back(lease, lost, "reclaimed", 1, meta)
+        back = RetryAfter(timedelta(hours=1), stuck_failure(overran=overran))
+        line = Back(lease, back, "reclaimed", None if overran else 1, meta)
         await settling.into_line(move, Kind.reclaimed, [line], any_deadline=True)
     rows = await move.run("hasten", job_id, int(kind), to_json(meta))
     if rows:

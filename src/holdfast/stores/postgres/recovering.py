@@ -41,7 +41,7 @@ async def reclaim(move: Move, reclaims: Sequence[Reclaim]) -> int:
         "SELECT 1 FROM holdfast.lease WHERE job_id = ANY ($1::uuid[]) ORDER BY job_id FOR UPDATE", ids
     )
     overran = await ran_out(move, ids)
-    due = [r for r in reclaims if overran.get(r.lease) is (not r.crashed)]
+    due = {r.lease: r for r in reclaims if overran.get(r.lease) is (not r.crashed)}.values()
     back = [
         Back(lease, verdict, "reclaimed", 1 if crashed else None, {"error_code": verdict.failure.code})
         for lease, verdict, crashed in due
@@ -50,11 +50,11 @@ async def reclaim(move: Move, reclaims: Sequence[Reclaim]) -> int:
     done = len(await settling.into_line(move, Kind.reclaimed, back, any_deadline=True)) if back else 0
     for lease, verdict, crashed in due:
         if isinstance(verdict, Bury):
-            done += await _bury(move, lease, verdict.failure, 1 if crashed else None)
+            done += await bury_lost(move, lease, verdict.failure, 1 if crashed else None)
     return done
 
 
-async def _bury(move: Move, lease: Lease, failure: Failure, crashes: int | None) -> int:
+async def bury_lost(move: Move, lease: Lease, failure: Failure, crashes: int | None) -> int:
     line = End(lease.job_id, failure, {"error_code": failure.code})
     ended = await settling.end(
         move, [line], FAILED, Kind.failed, "reclaimed", ANY, epochs=[lease.epoch], crashes=crashes

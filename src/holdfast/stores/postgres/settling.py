@@ -18,7 +18,7 @@ from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter
 from holdfast.engine.ports import Answer, Moved
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.shapes import MILLISECOND, by_kind, failure_json, meta_of, to_json
+from holdfast.stores.shapes import MILLISECOND, by_kind, failure_json, meta_of, repeated, to_json
 
 FAILED, CANCELLED = 4, 5  # the states `end` may end in
 ANY, PASSED, NOT_PASSED = 0, 1, 2  # how `end` looks at the deadline
@@ -43,6 +43,11 @@ class End(NamedTuple):
 
 
 async def settle(move: Move, settlements: Sequence[Settlement]) -> list[Answer]:
+    firsts = {s.lease: s for s in reversed(settlements)}
+    if len(firsts) < len(settlements):
+        return repeated(
+            settlements, dict(zip(firsts, await settle(move, list(firsts.values())), strict=True))
+        )
     answers: dict[Lease, Answer] = {}
     completed = [s for s in settlements if isinstance(s.verdict, Complete)]
     requeued = [s for s in settlements if isinstance(s.verdict, (RetryAfter, Release))]
@@ -55,7 +60,8 @@ async def settle(move: Move, settlements: Sequence[Settlement]) -> list[Answer]:
         answers |= await _bury(move, buried)
     for s in settlements:
         if s.lease not in answers:
-            answers[s.lease] = await _settle_one(move, s)
+            async with move.connection.transaction():
+                answers[s.lease] = await _settle_one(move, s)
     return [answers[s.lease] for s in settlements]
 
 
@@ -126,10 +132,11 @@ def _way_back(verdict: Verdict, crashes: int | None) -> tuple[timedelta, str | N
 async def _bury(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answer]:
     lines = [End(s.lease.job_id, s.verdict.failure, meta_of(s)) for s in settlements]  # type: ignore[union-attr]
     epochs = [s.lease.epoch for s in settlements]
-    ended = await end(move, lines, FAILED, Kind.failed, "failed", NOT_PASSED, epochs=epochs)
-    for s in settlements:
-        if s.lease in ended:
-            await move.forget_steps(s.lease.job_id, s.verdict.failure.forget)  # type: ignore[union-attr]
+    async with move.connection.transaction():
+        ended = await end(move, lines, FAILED, Kind.failed, "failed", NOT_PASSED, epochs=epochs)
+        for s in settlements:
+            if s.lease in ended:
+                await move.forget_steps(s.lease.job_id, s.verdict.failure.forget)  # type: ignore[union-attr]
     return {s.lease: Answer.APPLIED for s in settlements if s.lease in ended}
 
 

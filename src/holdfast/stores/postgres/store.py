@@ -141,12 +141,12 @@ class PostgresStore(Looking):
     async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
         from holdfast.stores.postgres.callers import enqueue_on
 
-        return await enqueue_on(connection, jobs)
+        return await enqueue_on(connection, jobs, self.url)
 
     def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
         from holdfast.stores.postgres.callers import enqueue_on_sync
 
-        return enqueue_on_sync(connection, jobs)
+        return enqueue_on_sync(connection, jobs, self.url)
 
     async def reject(self, job: NewJob, failure: Failure) -> None:
         await self._write("people", lambda move: intake.reject(move, job, failure))
@@ -219,7 +219,8 @@ class PostgresStore(Looking):
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(self, job_id: JobId, by: str, reason: str) -> None:
-        await self._write("people", lambda move: people.cancel(move, job_id, by, reason))
+        token = await self._token()
+        await self._write("people", lambda move: people.cancel(move, job_id, by, reason, token))
         self._bell.ring()
 
     async def retry(
@@ -231,9 +232,16 @@ class PostgresStore(Looking):
         forget: Collection[str] | None = None,
         queue: str | None = None,
     ) -> int:
-        place = await self._write("people", lambda move: people.retry(move, job_id, by, kind, forget, queue))
+        token = await self._token()
+        place = await self._write(
+            "people", lambda move: people.retry(move, job_id, by, kind, forget, queue, token)
+        )
         self._bell.ring()
         return place
+
+    async def _token(self) -> str:
+        """Names one call of a person's: sent again because its answer was lost, it is known by it."""
+        return str(await self._runner.run("people", lambda db: db.fetchval("SELECT gen_random_uuid()")))
 
     async def discard(self, job_id: JobId, by: str, reason: str) -> None:
         await self._write("people", lambda move: people.discard(move, job_id, by, reason))

@@ -116,7 +116,7 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
             )
         connection.execute("BEGIN IMMEDIATE")
     if not connection.execute(
-        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'lane'"
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'holdfast_lane'"
     ).fetchone():
         raise SchemaMismatch(f"{Path(path).name} has no Holdfast schema; run `holdfast migrate`")
 

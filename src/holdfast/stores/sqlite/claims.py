@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Collection, Sequence
 from datetime import timedelta
+from typing import Any
 
 from holdfast.domain.job import Claimed, Lane, Lease, Session
 from holdfast.domain.moves import Kind
@@ -18,7 +20,7 @@ PROMOTE_FIRST = 1000
 
 def claim(move: Move, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
     live = move.connection.execute(
-        "SELECT 1 FROM session WHERE id = ? AND boot = ? AND expires_mono > ?",
+        "SELECT 1 FROM holdfast_session WHERE id = ? AND boot = ? AND expires_mono > ?",
         (session.id, move.boot, move.mono),
     ).fetchone()
     if live is None:
@@ -34,7 +36,7 @@ def claim(move: Move, session: Session, lanes: Sequence[Lane], limit: int) -> li
     seq, listed = move.next_seq(), to_json(ids)
     move.run("claim", seq=seq, session=session.id, now=move.now, mono=move.mono, ids=listed)
     [(text,)] = move.run("claimed", ids=listed)
-    rows = from_json(text)
+    rows = _read(text)
     move.record(seq, Kind.processing, [(row[0], seq, row[3], {"worker": session.worker}) for row in rows])
     lane_of, now = move.lanes.by_number(move.connection), move.now
     return [
@@ -46,6 +48,15 @@ def claim(move: Move, session: Session, lanes: Sequence[Lane], limit: int) -> li
         for (uid, lane, payload, attempt, most, crashes, generation, owner, key, timeout, deadline_at, queued_at,
              start_within, version, trace) in rows
     ]  # fmt: skip
+
+
+def _read(text: str) -> list[Any]:
+    """The rows of `claimed`. One damaged payload must not hide the others: read loosely, it fails alone, at its task."""
+    try:
+        rows: list[Any] = from_json(text)
+    except ValueError:
+        rows = json.loads(text, strict=False)
+    return rows
 
 
 def _pick(move: Move, lanes: Sequence[int], limit: int) -> list[int]:
@@ -76,7 +87,7 @@ def _pick(move: Move, lanes: Sequence[int], limit: int) -> list[int]:
 def busy_keys(move: Move, keys: Collection[str]) -> set[str]:
     """Those that a running job holds."""
     rows = move.connection.execute(
-        "SELECT DISTINCT key FROM job WHERE phase = 2 AND key IN (SELECT value FROM json_each(?))",
+        "SELECT DISTINCT key FROM holdfast_job WHERE phase = 2 AND key IN (SELECT value FROM json_each(?))",
         (to_json(list(keys)),),
     )
     return {key for (key,) in rows}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import sqlite3
+import threading
 from pathlib import Path
 
 from holdfast.errors import StoreError, StoreUnavailable
@@ -19,7 +21,8 @@ def connect(path: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA journal_mode = WAL")
+        connection.text_factory = _text
+        _use_wal(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA cache_size = -16000")
         connection.execute("PRAGMA temp_store = MEMORY")
@@ -27,6 +30,28 @@ def connect(path: str) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise translate(error, path) from error
     return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch the file to WAL, once in its life. SQLite does not wait for others who are at it: we do, a little."""
+    nap = threading.Event()  # never set
+    for look in range(100):
+        try:
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not any(word in str(error) for word in _PASSING) or look == 99:
+                raise
+        nap.wait(0.02)
+
+
+def _text(data: bytes) -> str:
+    """Bytes that are no text become NUL, which no payload of ours holds: the row is seen to be damaged, and is shown."""
+    return data.decode("utf-8", "holdfast-damaged")
+
+
+codecs.register_error("holdfast-damaged", lambda error: ("\0", error.end))  # type: ignore[attr-defined]
 
 
 def translate(error: sqlite3.Error, path: str) -> StoreError:

@@ -65,7 +65,7 @@ def _insert(move: Move, batch: Batch, *, silent: bool = False) -> None:
         batch
     ):  # the rest was stored by an earlier call whose answer was lost: its event is on record
         rows = move.connection.execute(
-            "SELECT uid FROM job WHERE queued_event = ? AND created_at = ?", (seq, now)
+            "SELECT uid FROM holdfast_job WHERE queued_event = ? AND created_at = ?", (seq, now)
         )
         stored = {uid for (uid,) in rows}
         new = [uid for uid in batch.ids if uid in stored]
@@ -91,7 +91,9 @@ def twin_of(move: Move, digest: str) -> JobId | None:
 
 def take_key(move: Move, digest: str, number: int) -> None:
     """From now on this job stands in for others with the key."""
-    move.connection.execute("INSERT OR REPLACE INTO dedupe (digest, job) VALUES (?, ?)", (digest, number))
+    move.connection.execute(
+        "INSERT OR REPLACE INTO holdfast_dedupe (digest, job) VALUES (?, ?)", (digest, number)
+    )
 
 
 def reject(move: Move, job: NewJob, failure: Failure) -> None:
@@ -113,5 +115,10 @@ def reject(move: Move, job: NewJob, failure: Failure) -> None:
 def promote(move: Move, limit: int) -> timedelta | None:
     """Let what is due into line; how long until the next one is."""
     move.run("promote", now=move.now, limit=limit)
-    [(due,)] = move.connection.execute("SELECT min(run_at) FROM job WHERE phase = 1")
+    return next_due(move)
+
+
+def next_due(move: Move) -> timedelta | None:
+    """How long until the next deferred job is due; nothing when one is due already."""
+    [(due,)] = move.connection.execute("SELECT min(run_at) FROM holdfast_job WHERE phase = 1")
     return None if due is None else timedelta(microseconds=max(due - move.now, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 
 from holdfast.domain.job import Lane
 
@@ -14,31 +15,35 @@ class LaneNumbers:
         self._numbers: dict[Lane, int] = {}
         self._lanes: dict[int, Lane] = {}
 
-    def __len__(self) -> int:
-        """How many lanes are remembered."""
-        return len(self._numbers)
+    def numbers(self, lanes: Iterable[Lane]) -> list[int]:
+        """The numbers of those that are remembered."""
+        return [self._numbers[lane] for lane in lanes if lane in self._numbers]
 
     def number(self, connection: sqlite3.Connection, lane: Lane) -> int:
         """The number of *lane*, made if need be. Not remembered before it is committed: the insert may be undone."""
         found = self.known(connection, lane)
         if found is None:
-            cursor = connection.execute("INSERT INTO lane (queue, task) VALUES (?, ?) RETURNING id", lane)
+            cursor = connection.execute(
+                "INSERT INTO holdfast_lane (queue, task) VALUES (?, ?) RETURNING id", lane
+            )
             found = int(cursor.fetchone()[0])
         return found
 
     def known(self, connection: sqlite3.Connection, lane: Lane) -> int | None:
         found = self._numbers.get(lane)
         if found is None:
-            row = connection.execute("SELECT id FROM lane WHERE queue = ? AND task = ?", lane).fetchone()
+            row = connection.execute(
+                "SELECT id FROM holdfast_lane WHERE queue = ? AND task = ?", lane
+            ).fetchone()
             found = int(row[0]) if row else None
         return found
 
     def by_number(self, connection: sqlite3.Connection) -> dict[int, Lane]:
-        [(count,)] = connection.execute("SELECT count(*) FROM lane")
+        [(count,)] = connection.execute("SELECT count(*) FROM holdfast_lane")
         if count != len(self._lanes):
             self._lanes = {
                 number: Lane(queue, task)
-                for number, queue, task in connection.execute("SELECT id, queue, task FROM lane")
+                for number, queue, task in connection.execute("SELECT id, queue, task FROM holdfast_lane")
             }
         return self._lanes
 

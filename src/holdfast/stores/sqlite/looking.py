@@ -63,7 +63,7 @@ class Looking:
 
     # -- jobs -------------------------------------------------------------------------------------------------------
     async def job(self, job_id: JobId) -> JobRow | None:
-        rows = self._rows("SELECT * FROM jobs WHERE id = ?", job_id)
+        rows = self._rows("SELECT * FROM holdfast_jobs WHERE id = ?", job_id)
         return self._job_row(rows[0]) if rows else None
 
     def _job_row(self, row: sqlite3.Row) -> JobRow:
@@ -81,8 +81,12 @@ class Looking:
         if where.tag is not None:
             condition.add("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)", where.tag)
         for name, value in where.args.items():
-            condition.add("json_extract(payload, ?) = json_extract(?, '$')", f'$."{name}"', to_json(value))
-        sql = f"SELECT * FROM jobs WHERE {condition} ORDER BY number DESC LIMIT {condition.place(limit + 1)}"
+            condition.add(
+                "json_valid(payload) AND json_extract(payload, ?) = json_extract(?, '$')",
+                f'$."{name}"',
+                to_json(value),
+            )
+        sql = f"SELECT * FROM holdfast_jobs WHERE {condition} ORDER BY number DESC LIMIT {condition.place(limit + 1)}"
         rows = self._rows(sql, *condition.parameters)
         return Page(
             [self._job_row(row) for row in rows[:limit]],
@@ -97,18 +101,18 @@ class Looking:
             (State.COMPLETE, "phase = 3 AND phase >= 3"), (State.FAILED, "phase = 4 AND phase >= 3"),
             (State.CANCELLED, "phase = 5 AND phase >= 3"),
         ):  # fmt: skip
-            [(number,)] = self._rows(f"SELECT count(*) FROM job WHERE {condition}")
+            [(number,)] = self._rows(f"SELECT count(*) FROM holdfast_job WHERE {condition}")
             counts[str(state)] = counts.get(str(state), 0) + number
         return counts
 
     async def lanes(self) -> dict[Lane, int]:
         rows = self._rows(
-            "SELECT l.queue, l.task, (SELECT count(*) FROM job j WHERE j.phase <= 1 AND j.lane = l.id) FROM lane l"
+            "SELECT l.queue, l.task, (SELECT count(*) FROM holdfast_job j WHERE j.phase <= 1 AND j.lane = l.id) FROM holdfast_lane l"
         )
         return {Lane(queue, task): count for queue, task, count in rows}
 
     def _has_ended(self, job_id: JobId) -> bool:
-        return bool(self._rows("SELECT 1 FROM job WHERE uid = ? AND phase >= 3", job_id))
+        return bool(self._rows("SELECT 1 FROM holdfast_job WHERE uid = ? AND phase >= 3", job_id))
 
     # -- events -----------------------------------------------------------------------------------------------------
     async def events(self, *, after: int, limit: int, job_id: JobId | None = None) -> list[Event]:
@@ -118,7 +122,9 @@ class Looking:
         seq = after // EVENTS_PER_ROW
         while True:
             rows = self._rows(
-                "SELECT seq, at, kind, moves FROM event WHERE seq >= ? ORDER BY seq LIMIT ?", seq, _ROWS
+                "SELECT seq, at, kind, moves FROM holdfast_event WHERE seq >= ? ORDER BY seq LIMIT ?",
+                seq,
+                _ROWS,
             )
             for row in rows:
                 found += [event for event in _unpack(row) if event.id > after]
@@ -131,11 +137,11 @@ class Looking:
     def _events_of(self, job_id: JobId, after: int, limit: int) -> list[Event]:
         """Found by the pointers of the job's rows, and by the index for the moves of a single job."""
         rows = self._rows(
-            """WITH own (id, a, b, c) AS (SELECT id, queued_event, epoch, settle_event FROM job WHERE uid = ?1),
+            """WITH own (id, a, b, c) AS (SELECT id, queued_event, epoch, settle_event FROM holdfast_job WHERE uid = ?1),
                     seqs (seq) AS (SELECT a FROM own UNION SELECT b FROM own UNION SELECT c FROM own
-                                   UNION SELECT epoch FROM attempt WHERE job = (SELECT id FROM own)
-                                   UNION SELECT settle_event FROM attempt WHERE job = (SELECT id FROM own))
-               SELECT seq, at, kind, moves FROM event WHERE seq IN (SELECT seq FROM seqs) OR job = ?1 ORDER BY seq""",
+                                   UNION SELECT epoch FROM holdfast_attempt WHERE job = (SELECT id FROM own)
+                                   UNION SELECT settle_event FROM holdfast_attempt WHERE job = (SELECT id FROM own))
+               SELECT seq, at, kind, moves FROM holdfast_event WHERE seq IN (SELECT seq FROM seqs) OR job = ?1 ORDER BY seq""",
             job_id,
         )
         return [e for row in rows for e in _unpack(row) if e.job_id == job_id and e.id > after][:limit]
@@ -145,25 +151,25 @@ class Looking:
         rows = self._rows(
             """SELECT a.epoch, a.generation, a.attempt, a.started_at, a.ended_at, a.outcome, a.failure, s.worker
                  FROM (SELECT epoch, generation, attempt, started_at, ended_at, outcome, failure, session
-                         FROM attempt WHERE job = (SELECT id FROM job WHERE uid = ?1)
+                         FROM holdfast_attempt WHERE job = (SELECT id FROM holdfast_job WHERE uid = ?1)
                        UNION ALL
                        SELECT epoch, generation, attempt, claimed_at, finished_at, CASE phase WHEN 3 THEN 'complete' END, NULL, session
-                         FROM job WHERE uid = ?1 AND phase IN (2, 3) AND epoch > 0) a
-                 LEFT JOIN session s ON s.id = a.session ORDER BY a.epoch""",
+                         FROM holdfast_job WHERE uid = ?1 AND phase IN (2, 3) AND epoch > 0) a
+                 LEFT JOIN holdfast_session s ON s.id = a.session ORDER BY a.epoch""",
             job_id,
         )
         return [shapes.attempt(row, moment, job_id) for row in rows]
 
     async def steps(self, job_id: JobId) -> dict[str, str]:
         rows = self._rows(
-            "SELECT s.name, s.result FROM step s JOIN job j ON j.id = s.job WHERE j.uid = ? ORDER BY s.at",
+            "SELECT s.name, s.result FROM holdfast_step s JOIN holdfast_job j ON j.id = s.job WHERE j.uid = ? ORDER BY s.at",
             job_id,
         )
         return {row["name"]: row["result"] for row in rows}
 
     async def late_results(self, job_id: JobId) -> list[LateResult]:
         rows = self._rows(
-            "SELECT r.* FROM late_result r JOIN job j ON j.id = r.job WHERE j.uid = ? ORDER BY r.epoch",
+            "SELECT r.* FROM holdfast_late_result r JOIN holdfast_job j ON j.id = r.job WHERE j.uid = ? ORDER BY r.epoch",
             job_id,
         )
         return [shapes.late_result(row, moment, job_id) for row in rows]
@@ -208,15 +214,17 @@ class Looking:
 
 
 _RULES = (
-    ("is processing without a session", "SELECT uid FROM job WHERE phase = 2 AND (session IS NULL OR claimed_at IS NULL)"),
-    ("was finished before it was started", "SELECT uid FROM job WHERE finished_at < started_at"),
-    ("was started before it was queued", "SELECT uid FROM job WHERE started_at < queued_at"),
-    ("has a dead letter but is not failed", "SELECT uid FROM job JOIN dead_letter ON job = id WHERE phase <> 4"),
-    ("shares its key with another running job", "SELECT uid FROM job WHERE phase = 2 AND key IS NOT NULL GROUP BY key HAVING count(*) > 1"),
-    ("is complete without the event of it", "SELECT uid FROM job WHERE phase = 3 AND settle_event IS NULL"),
+    ("is processing without a session", "SELECT uid FROM holdfast_job WHERE phase = 2 AND (session IS NULL OR claimed_at IS NULL)"),
+    ("was finished before it was started", "SELECT uid FROM holdfast_job WHERE finished_at < started_at"),
+    ("was started before it was queued", "SELECT uid FROM holdfast_job WHERE started_at < queued_at"),
+    ("has a dead letter but is not failed", "SELECT uid FROM holdfast_job JOIN holdfast_dead_letter ON job = id WHERE phase <> 4"),
+    ("shares its key with another running job", "SELECT uid FROM holdfast_job WHERE phase = 2 AND key IS NOT NULL GROUP BY key HAVING count(*) > 1"),
+    ("is complete without the event of it", "SELECT uid FROM holdfast_job WHERE phase = 3 AND settle_event IS NULL"),
 )  # fmt: skip
 
-_DEAD = "FROM dead_letter d JOIN job j ON j.id = d.job JOIN lane l ON l.id = j.lane"
+_DEAD = (
+    "FROM holdfast_dead_letter d JOIN holdfast_job j ON j.id = d.job JOIN holdfast_lane l ON l.id = j.lane"
+)
 
 
 def _dead_condition(where: DeadLetterFilter) -> Condition:

@@ -1,4 +1,4 @@
-"""Forward-only, numbered migrations; `PRAGMA user_version` is the number of the last one that ran."""
+"""Forward-only, numbered migrations, recorded in a table of our own: the file may be the user's, and so `user_version`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ from holdfast.stores.sqlfiles import load_migrations
 from holdfast.stores.sqlite.connection import translate
 
 MIGRATIONS = load_migrations("holdfast.stores.sqlite")
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS holdfast_migration (number INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT"
+)
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> list[str]:
     """Run what is missing, each in a transaction that records its number first: two migrators meet at the lock."""
     done: list[str] = []
     try:
-        _not_anothers(connection, path)
         if _version(connection) >= MIGRATIONS[-1][0]:
             return done
         for number, name, text in MIGRATIONS:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 if _version(connection) < number:
-                    connection.execute(f"PRAGMA user_version = {number}")
+                    connection.execute(_TABLE)
+                    connection.execute(
+                        "INSERT INTO holdfast_migration (number, name) VALUES (?, ?)", (number, name)
+                    )
                     for statement in _statements(text):
                         connection.execute(statement)
                     done.append(name)
@@ -45,18 +50,11 @@ def check(connection: sqlite3.Connection, path: str) -> None:
         )
 
 
-def _not_anothers(connection: sqlite3.Connection, path: str) -> None:
-    """Refuse a file whose `user_version` belongs to another program: our number would be lost in it."""
-    ours = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'lane'"
-    if _version(connection) and not connection.execute(ours).fetchone():
-        raise SchemaMismatch(
-            f"{Path(path).name} is the database of another program (its PRAGMA user_version is {_version(connection)} and it has"
-            " no Holdfast tables); choose another file"
-        )
-
-
 def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    """The number of the last migration that ran; 0 before the first."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'holdfast_migration'").fetchone():
+        return 0
+    return int(connection.execute("SELECT coalesce(max(number), 0) FROM holdfast_migration").fetchone()[0])
 
 
 def _statements(text: str) -> list[str]:

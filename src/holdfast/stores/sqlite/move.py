@@ -31,6 +31,7 @@ class Found(NamedTuple):
     phase: int
     epoch: int
     attempt: int
+    max_attempts: int
     lane: int
     deadline_at: int | None
     settle_event: int | None
@@ -74,8 +75,10 @@ class Move:
         return next(self.jobs("uid = ?", job_id), None)
 
     def jobs(self, condition: str, *parameters: Any) -> Iterator[Found]:
-        columns = "id, uid, phase, epoch, attempt, lane, deadline_at, settle_event, dedupe"
-        rows = self.connection.execute(f"SELECT {columns} FROM job WHERE {condition}", parameters).fetchall()
+        columns = "id, uid, phase, epoch, attempt, max_attempts, lane, deadline_at, settle_event, dedupe"
+        rows = self.connection.execute(
+            f"SELECT {columns} FROM holdfast_job WHERE {condition}", parameters
+        ).fetchall()
         return map(Found._make, rows)
 
     def find(self, job_id: JobId) -> Found:
@@ -87,13 +90,13 @@ class Move:
 
     def forget_steps(self, number: int, names: Collection[str]) -> None:
         for name in names:
-            self.connection.execute("DELETE FROM step WHERE job = ? AND name = ?", (number, name))
+            self.connection.execute("DELETE FROM holdfast_step WHERE job = ? AND name = ?", (number, name))
 
     # -- events -----------------------------------------------------------------------------------------------------
     def next_seq(self) -> int:
         """The number of the next event row: known before it is written, so that jobs can point at it."""
         if self._seq is None:
-            [(newest,)] = self.connection.execute("SELECT max(seq) FROM event")
+            [(newest,)] = self.connection.execute("SELECT max(seq) FROM holdfast_event")
             self._seq = newest or 0
         self._seq += 1
         return self._seq
@@ -109,7 +112,7 @@ class Move:
         if not moves:
             return
         self.connection.execute(
-            "INSERT INTO event (seq, at, kind, job, moves) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO holdfast_event (seq, at, kind, job, moves) VALUES (?, ?, ?, ?, ?)",
             (seq, self.now, kind, job, to_json(moves)),
         )
         if any(kind in kinds for kinds, _ in self._hooks):

@@ -8,14 +8,14 @@ from datetime import timedelta
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.moves import Kind
 from holdfast.domain.rules import retry_refusal
-from holdfast.domain.verdict import Failure, RetryAfter
+from holdfast.domain.verdict import RetryAfter
 from holdfast.errors import Conflict
-from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable
+from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, stuck_failure
 from holdfast.stores.sqlite.intake import promote, take_key, twin_of
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import CANCELLED, DEFERRED, FAILED, PROCESSING, STATES
 from holdfast.stores.sqlite.recovering import ran_out
-from holdfast.stores.sqlite.settling import end_attempt, reclaim_one
+from holdfast.stores.sqlite.settling import bury, end_attempt, reclaim_one
 
 
 def cancel(move: Move, job_id: JobId, by: str, reason: str) -> None:
@@ -34,11 +34,16 @@ def retry(
     job = move.find(job_id)
     if job.phase in (FAILED, CANCELLED):
         _new_generation(move, job, queue)
-    elif job.phase == PROCESSING and job.lease in ran_out(move):
-        reclaim_one(move, job, RetryAfter(timedelta(), Failure.of("WORKER_LOST")), 1)
+    elif job.phase == PROCESSING and (overran := ran_out(move).get(job.lease)) is not None:
+        lost = stuck_failure(overran=overran)
+        if job.attempt >= job.max_attempts:  # the last one: it ends here, and the retry begins anew
+            end_attempt(move, job, "reclaimed", lost)
+            bury(move, job, lost, Kind.failed, crashes=None if overran else 1)
+            return retry(move, job_id, by, kind, forget, queue)
+        reclaim_one(move, job, RetryAfter(timedelta(), lost), None if overran else 1)
         move.record_one(Kind.reclaimed, job.lease, job.attempt, by=by)
         move.connection.execute(
-            "UPDATE job SET retry_type = 'MANUAL', manual_retries = manual_retries + 1 WHERE id = ?",
+            "UPDATE holdfast_job AS job SET retry_type = 'MANUAL', manual_retries = manual_retries + 1 WHERE id = ?",
             (job.number,),
         )
     elif job.phase == DEFERRED:
@@ -61,12 +66,12 @@ def _new_generation(move: Move, job: Found, queue: str | None) -> None:
     if queue is not None:
         task = move.lanes.by_number(move.connection)[lane].task
         lane = move.lanes.number(move.connection, Lane(queue, task))
-    move.connection.execute("DELETE FROM dead_letter WHERE job = ?", (job.number,))
+    move.connection.execute("DELETE FROM holdfast_dead_letter WHERE job = ?", (job.number,))
     move.run("retry", id=job.number, now=move.now, lane=lane)
 
 
 def discard(move: Move, job_id: JobId, by: str, reason: str) -> None:
     job = move.find(job_id)
-    if not move.connection.execute("DELETE FROM dead_letter WHERE job = ?", (job.number,)).rowcount:
+    if not move.connection.execute("DELETE FROM holdfast_dead_letter WHERE job = ?", (job.number,)).rowcount:
         raise no_dead_letter(job_id)
     move.record_one(Kind.discarded, job.lease, job.attempt, by=by, reason=reason)

@@ -15,7 +15,10 @@ from holdfast.stores.sqlite.settling import bury, end_attempt, reclaim_one, time
 from holdfast.stores.sqlite.times import span
 
 #: Where a purged job leaves nothing behind: the table, and its column for the job.
-_PLACES = (("attempt", "job"), ("step", "job"), ("late_result", "job"), ("dedupe", "job"), ("job", "id"))
+_PLACES = (
+    ("holdfast_attempt", "job"), ("holdfast_step", "job"), ("holdfast_late_result", "job"), ("holdfast_dedupe", "job"),
+    ("holdfast_job", "id"),
+)  # fmt: skip
 
 
 # -- leases ---------------------------------------------------------------------------------------------------------------
@@ -42,7 +45,7 @@ def _expired_rows(move: Move, limit: int) -> list[tuple[Any, ...]]:
 def reclaim(move: Move, reclaims: Sequence[Reclaim]) -> int:
     """Guarded twice: the lease must still be the current one, and must still have run out."""
     overran = ran_out(move)
-    due = [r for r in reclaims if overran.get(r.lease) is (not r.crashed)]
+    due = {r.lease: r for r in reclaims if overran.get(r.lease) is (not r.crashed)}.values()
     for lease, verdict, crashed in due:
         job, crashes = move.find(lease.job_id), 1 if crashed else None
         match verdict:
@@ -95,7 +98,7 @@ def purge(move: Move, task: str | None, keep: Retention, limit: int) -> int:
     if keep.events is not None and task is None:
         # The newest row stays: its number is where the next one counts on from.
         done += move.connection.execute(
-            "DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at <= ? AND seq < (SELECT max(seq) FROM event)"
+            "DELETE FROM holdfast_event WHERE seq IN (SELECT seq FROM holdfast_event WHERE at <= ? AND seq < (SELECT max(seq) FROM holdfast_event)"
             " ORDER BY seq LIMIT ?)",
             (move.now - span(keep.events), limit),
         ).rowcount

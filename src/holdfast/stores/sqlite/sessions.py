@@ -11,7 +11,7 @@ from holdfast.stores.sqlite.times import span
 
 def open_session(move: Move, worker: str, ttl: timedelta) -> Session:
     [(number,)] = move.connection.execute(
-        "INSERT INTO session (worker, boot, ttl, started_at, expires_mono) VALUES (?, ?, ?, ?, ?) RETURNING id",
+        "INSERT INTO holdfast_session (worker, boot, ttl, started_at, expires_mono) VALUES (?, ?, ?, ?, ?) RETURNING id",
         (worker, move.boot, span(ttl), move.now, move.mono + span(ttl)),
     ).fetchall()
     return Session(id=SessionId(number), worker=worker, ttl=ttl)
@@ -22,11 +22,11 @@ def extend(move: Move, session: Session) -> bool:
 
 
 def close_session(move: Move, session: Session) -> None:
-    move.connection.execute("UPDATE session SET expires_mono = 0 WHERE id = ?", (session.id,))
+    move.connection.execute("UPDATE holdfast_session SET expires_mono = 0 WHERE id = ?", (session.id,))
 
 
 def held(move: Move, session: Session) -> set[Lease]:
     rows = move.connection.execute(
-        "SELECT uid, epoch FROM job WHERE phase = 2 AND session = ?", (session.id,)
+        "SELECT uid, epoch FROM holdfast_job WHERE phase = 2 AND session = ?", (session.id,)
     )
     return {Lease(uid, epoch) for uid, epoch in rows}

@@ -16,13 +16,16 @@ from holdfast.domain.rules import outcome_of
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.ports import Answer
 from holdfast.errors import LeaseLost, StoreError
-from holdfast.stores.shapes import MILLISECOND, by_kind, failure_json, meta_of, to_json
+from holdfast.stores.shapes import MILLISECOND, by_kind, failure_json, meta_of, repeated, to_json
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import COMPLETE, PROCESSING
 from holdfast.stores.sqlite.times import span
 
 
 def settle(move: Move, settlements: Sequence[Settlement]) -> list[Answer]:
+    firsts = {s.lease: s for s in reversed(settlements)}
+    if len(firsts) < len(settlements):
+        return repeated(settlements, dict(zip(firsts, settle(move, list(firsts.values())), strict=True)))
     answers: dict[Lease, Answer] = {}
     completed = [s for s in settlements if isinstance(s.verdict, Complete)]
     requeued = [s for s in settlements if isinstance(s.verdict, (RetryAfter, Release))]
@@ -38,7 +41,7 @@ def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answ
     seq = move.next_seq()
     items = to_json([(*s.lease, s.verdict.result) for s in settlements])  # type: ignore[union-attr]
     matched = move.run("complete", settled=items, now=move.now, seq=seq).rowcount
-    marked = "SELECT uid, epoch FROM job WHERE settle_event = ?"
+    marked = "SELECT uid, epoch FROM holdfast_job WHERE uid IN (SELECT value FROM json_each(?)) AND settle_event = ?"
     applied = _matched(move, settlements, matched, marked, seq)
     move.record(
         seq,
@@ -54,7 +57,10 @@ def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answe
         seq = move.next_seq()
         items = to_json([way_back(move, s.lease, s.verdict, outcome_of(s.verdict), None) for s in group])
         matched = _into_line(move, items, seq, any_deadline=False)
-        marked = "SELECT j.uid, a.epoch FROM attempt a JOIN job j ON j.id = a.job WHERE a.settle_event = ?"
+        marked = (
+            "SELECT j.uid, a.epoch FROM holdfast_job j JOIN holdfast_attempt a ON a.job = j.id"
+            " WHERE j.uid IN (SELECT value FROM json_each(?)) AND a.settle_event = ?"
+        )
         applied = _matched(move, group, matched, marked, seq)
         move.record(seq, kind, [(*s.lease, s.attempt, meta_of(s)) for s in applied])
         answers |= {s.lease: Answer.APPLIED for s in applied}
@@ -67,7 +73,8 @@ def _matched(
     """Those that a batch statement matched; which ones, where not all, is told by the rows it *marked* with *seq*."""
     if not matched or matched == len(settlements):
         return settlements[:matched]
-    leases = {Lease(uid, epoch) for uid, epoch in move.connection.execute(marked, (seq,))}
+    uids = to_json([s.lease.job_id for s in settlements])
+    leases = {Lease(uid, epoch) for uid, epoch in move.connection.execute(marked, (uids, seq))}
     return [s for s in settlements if s.lease in leases]
 
 
@@ -169,7 +176,7 @@ def bury(
 def _refuse(move: Move, job: Found, lease: Lease, verdict: Verdict) -> Answer:
     """The lease had ended before: the attempt's own record says how, and so what this write is."""
     row = move.connection.execute(
-        "SELECT outcome, attempt FROM attempt WHERE job = ? AND epoch = ?", (job.number, lease.epoch)
+        "SELECT outcome, attempt FROM holdfast_attempt WHERE job = ? AND epoch = ?", (job.number, lease.epoch)
     ).fetchone()
     if row is None:
         return Answer.STALE  # this lease was never given out
@@ -185,7 +192,7 @@ def _refuse(move: Move, job: Found, lease: Lease, verdict: Verdict) -> Answer:
 def refuse_once(move: Move, lease: Lease) -> None:
     """Put on record, once, that the holder of a reclaimed lease tried to write."""
     row = move.connection.execute(
-        "UPDATE attempt SET refused = 1 WHERE job = (SELECT id FROM job WHERE uid = ?) AND epoch = ?"
+        "UPDATE holdfast_attempt SET refused = 1 WHERE job = (SELECT id FROM holdfast_job WHERE uid = ?) AND epoch = ?"
         " AND outcome = 'reclaimed' AND NOT refused RETURNING attempt", lease
     ).fetchone()  # fmt: skip
     if row is not None:
@@ -196,7 +203,7 @@ def _keep_late(move: Move, job: Found, lease: Lease, attempt: int, reason: str, 
     result = verdict.result if isinstance(verdict, Complete) else None
     outcome = outcome_of(verdict)
     added = move.connection.execute(
-        "INSERT INTO late_result (job, epoch, at, reason, outcome, result) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO holdfast_late_result (job, epoch, at, reason, outcome, result) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (job.number, lease.epoch, move.now, reason, outcome, result),
     ).rowcount
     if added:
@@ -212,20 +219,22 @@ def complete_in(move: Move, lease: Lease, result: str | None, duration: timedelt
 
 def record_step(move: Move, lease: Lease, name: str, result: str) -> None:
     move.connection.execute(
-        "INSERT OR REPLACE INTO step (job, name, result, at) VALUES (?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO holdfast_step (job, name, result, at) VALUES (?, ?, ?, ?)",
         (_current(move, lease), name, result, move.now),
     )
 
 
 def record_progress(move: Move, lease: Lease, percent: float, message: str) -> None:
     told = to_json({"percent": percent, "message": message})
-    move.connection.execute("UPDATE job SET progress = ? WHERE id = ?", (told, _current(move, lease)))
+    move.connection.execute(
+        "UPDATE holdfast_job AS job SET progress = ? WHERE id = ?", (told, _current(move, lease))
+    )
 
 
 def _current(move: Move, lease: Lease) -> int:
     """The number of the job that *lease* still holds, or `LeaseLost`."""
     row = move.connection.execute(
-        "SELECT id FROM job WHERE uid = ? AND epoch = ? AND phase = 2", lease
+        "SELECT id FROM holdfast_job WHERE uid = ? AND epoch = ? AND phase = 2", lease
     ).fetchone()
     if row is None:
         raise LeaseLost(*lease)

@@ -130,6 +130,9 @@ class SqliteStore(Looking):
         await self._write(lambda move: intake.reject(move, job, failure))
 
     async def promote(self, limit: int) -> timedelta | None:
+        ahead = self._peek(intake.next_due)
+        if ahead is None or ahead > timedelta():
+            return ahead  # nobody is due: nothing to write, nobody to wake
         return await self._write_work(lambda move: intake.promote(move, limit))
 
     # -- working ----------------------------------------------------------------------------------------------------
@@ -161,13 +164,17 @@ class SqliteStore(Looking):
         """A connection that holds the write lock of the file until the block is left: keep it short."""
         connection = connect(self.path)
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise translate(error, self.path) from error
+            self._say(connection, "BEGIN IMMEDIATE")
+            yield connection  # what the user's own statements raise is the user's
+            self._say(connection, "COMMIT")
         finally:
             connection.close()  # without a commit this rolls back
+
+    def _say(self, connection: sqlite3.Connection, statement: str) -> None:
+        try:
+            connection.execute(statement)
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
 
     async def complete_in(
         self, connection: Any, lease: Lease, result: str | None, duration: timedelta
@@ -215,7 +222,10 @@ class SqliteStore(Looking):
 
     # -- waking -----------------------------------------------------------------------------------------------------
     def _has_work(self, lanes: Sequence[Lane]) -> bool:
-        return self._open_bell().has_work(lanes)
+        try:
+            return self._open_bell().has_work(lanes)
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
 
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:
         await self._open_bell().wait(lambda: self._has_work(lanes), timeout)

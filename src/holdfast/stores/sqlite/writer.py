@@ -21,7 +21,8 @@ from holdfast.stores.sqlite.connection import translate
 
 T = TypeVar("T")
 MOST_PER_COMMIT = 64
-_BUSY_TRIES = 6  # × busy_timeout: how long other processes may keep us waiting
+#: How often the file's lock is tried while others hold it: about half a minute.
+_LOOKS, _LONGEST_NAP = 6000, 0.005
 
 
 class Pending(Generic[T]):
@@ -45,6 +46,8 @@ class Writer:
         self._committing = threading.Lock()
         self._work = threading.Semaphore(0)
         self._closed = False
+        self._nap = threading.Event()  # never set: a way to wait a little
+        connection.execute("PRAGMA busy_timeout = 0")
         self._join = threads.start("holdfast-sqlite-writer", self._serve) if threads else None
 
     async def run(self, operation: Callable[[sqlite3.Connection], T]) -> T:
@@ -132,16 +135,15 @@ class Writer:
         _answer(batch)
 
     def _begin(self) -> None:
-        for attempt in range(_BUSY_TRIES):
+        """Take the file's lock. SQLite's own waiting sleeps ever longer; locks here are held for milliseconds."""
+        for look in range(_LOOKS):
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 return
             except sqlite3.OperationalError as error:
-                if (
-                    not isinstance(translate(error, self._path), StoreUnavailable)
-                    or attempt == _BUSY_TRIES - 1
-                ):
+                if not isinstance(translate(error, self._path), StoreUnavailable) or look == _LOOKS - 1:
                     raise
+            self._nap.wait(min(0.0003 * (1 + look % 7), _LONGEST_NAP) if look < 200 else _LONGEST_NAP)
 
     def _run_one(self, pending: Pending[Any], *, alone: bool) -> None:
         """An operation that raises undoes only its own writes; a database that fails takes the whole group down."""
@@ -152,7 +154,7 @@ class Writer:
         except sqlite3.OperationalError:
             raise
         except BaseException as error:
-            pending.error = error
+            pending.error = translate(error, self._path) if isinstance(error, sqlite3.Error) else error
             self._connection.execute("ROLLBACK" if alone else "ROLLBACK TO one")
             if alone:
                 self._connection.execute("BEGIN")  # so that the commit below has something to end

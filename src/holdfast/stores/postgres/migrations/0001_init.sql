@@ -222,6 +222,14 @@ ALTER TABLE holdfast.event ALTER job_ids SET STORAGE EXTERNAL, ALTER epochs SET 
     ALTER attempts SET STORAGE EXTERNAL, ALTER durations SET STORAGE EXTERNAL;
 CREATE INDEX event_job ON holdfast.event (job_id) WHERE job_id IS NOT NULL;
 
+-- One argument of a stored call; null where the payload cannot be read: a damaged row must not stop a search.
+CREATE FUNCTION holdfast.argument(payload text, name text) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN (payload::json -> name)::text::jsonb;
+EXCEPTION WHEN data_exception THEN
+    RETURN NULL;
+END $$;
+
 -- The number of a lane, made if need be.
 CREATE FUNCTION holdfast.lane_number(a_queue text, a_task text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE found_id int;

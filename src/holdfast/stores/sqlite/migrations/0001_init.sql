@@ -2,17 +2,17 @@
 -- Times are microseconds since 1970 (UTC) by the host's clock; the two *_mono columns are microseconds of the
 -- host's monotonic clock, valid only together with session.boot.
 
-CREATE TABLE lane (
+CREATE TABLE holdfast_lane (
     id    INTEGER PRIMARY KEY,
     queue TEXT NOT NULL,
     task  TEXT NOT NULL,
     UNIQUE (queue, task)
 ) STRICT;
 
-CREATE TABLE job (
+CREATE TABLE holdfast_job (
     id             INTEGER PRIMARY KEY,
     uid            TEXT NOT NULL UNIQUE,
-    lane           INTEGER NOT NULL REFERENCES lane (id),
+    lane           INTEGER NOT NULL REFERENCES holdfast_lane (id),
     phase          INTEGER NOT NULL CHECK (phase BETWEEN 0 AND 5), -- 0 in line, 1 deferred, 2 processing, 3 complete, 4 failed, 5 cancelled
     prio           INTEGER NOT NULL,                               -- the priority, negated: lowest first
     ord            INTEGER NOT NULL,                               -- the place in line within a priority
@@ -55,15 +55,15 @@ CREATE TABLE job (
     progress       TEXT CHECK (progress IS NULL OR phase = 2)
 ) STRICT;
 
-CREATE INDEX job_in_line ON job (lane, prio, ord, id) WHERE phase = 0;
-CREATE INDEX job_deferred ON job (run_at) WHERE phase = 1;
-CREATE INDEX job_leased ON job (session) WHERE phase = 2;
-CREATE INDEX job_ended ON job (phase, finished_at) WHERE phase >= 3;
-CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND phase <= 2;
-CREATE INDEX job_key ON job (key) WHERE key IS NOT NULL AND phase = 2;
-CREATE INDEX job_owner ON job (owner, id) WHERE owner IS NOT NULL;
+CREATE INDEX holdfast_job_in_line ON holdfast_job (lane, prio, ord, id) WHERE phase = 0;
+CREATE INDEX holdfast_job_deferred ON holdfast_job (run_at) WHERE phase = 1;
+CREATE INDEX holdfast_job_leased ON holdfast_job (session) WHERE phase = 2;
+CREATE INDEX holdfast_job_ended ON holdfast_job (phase, finished_at) WHERE phase >= 3;
+CREATE INDEX holdfast_job_deadline ON holdfast_job (deadline_at) WHERE deadline_at IS NOT NULL AND phase <= 2;
+CREATE INDEX holdfast_job_key ON holdfast_job (key) WHERE key IS NOT NULL AND phase = 2;
+CREATE INDEX holdfast_job_owner ON holdfast_job (owner, id) WHERE owner IS NOT NULL;
 
-CREATE TABLE session (
+CREATE TABLE holdfast_session (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
     worker       TEXT NOT NULL,
     boot         TEXT NOT NULL,
@@ -73,7 +73,7 @@ CREATE TABLE session (
 ) STRICT;
 
 -- An attempt is written down when it ends without completing; the one that completed is in the job's own row.
-CREATE TABLE attempt (
+CREATE TABLE holdfast_attempt (
     job            INTEGER NOT NULL,
     epoch          INTEGER NOT NULL,
     generation     INTEGER NOT NULL,
@@ -88,7 +88,7 @@ CREATE TABLE attempt (
     PRIMARY KEY (job, epoch)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE dead_letter (
+CREATE TABLE holdfast_dead_letter (
     job         INTEGER PRIMARY KEY,
     reason      TEXT NOT NULL,
     message     TEXT NOT NULL,
@@ -97,9 +97,9 @@ CREATE TABLE dead_letter (
     attempts    INTEGER NOT NULL,
     at          INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX dead_letter_cause ON dead_letter (fingerprint);
+CREATE INDEX holdfast_dead_letter_cause ON holdfast_dead_letter (fingerprint);
 
-CREATE TABLE late_result (
+CREATE TABLE holdfast_late_result (
     job     INTEGER NOT NULL,
     epoch   INTEGER NOT NULL,
     at      INTEGER NOT NULL,
@@ -109,7 +109,7 @@ CREATE TABLE late_result (
     PRIMARY KEY (job, epoch)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE step (
+CREATE TABLE holdfast_step (
     job    INTEGER NOT NULL,
     name   TEXT NOT NULL,
     result TEXT NOT NULL,
@@ -117,7 +117,7 @@ CREATE TABLE step (
     PRIMARY KEY (job, name)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE dedupe (
+CREATE TABLE holdfast_dedupe (
     digest TEXT PRIMARY KEY,
     job    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -125,17 +125,17 @@ CREATE TABLE dedupe (
 -- One row records the same move of many jobs: [[uid, epoch, attempt, meta], …]. The jobs and attempts point at
 -- their rows (queued_event, epoch, settle_event), so the history of one job needs no index here. A rare move of
 -- a single job has its uid in *job* and is found by the index.
-CREATE TABLE event (
+CREATE TABLE holdfast_event (
     seq   INTEGER PRIMARY KEY,                                    -- never used twice: the newest row is never purged
     at    INTEGER NOT NULL,
     kind  INTEGER NOT NULL,
     job   TEXT,
     moves TEXT NOT NULL
 ) STRICT;
-CREATE INDEX event_job ON event (job) WHERE job IS NOT NULL;
+CREATE INDEX holdfast_event_job ON holdfast_event (job) WHERE job IS NOT NULL;
 
 -- The row as people know it (SPEC E3a).
-CREATE VIEW jobs AS
+CREATE VIEW holdfast_jobs AS
 SELECT j.uid AS id, l.task, l.queue, j.owner, -j.prio AS priority,
        CASE j.phase WHEN 0 THEN 'queued' WHEN 1 THEN 'queued' WHEN 2 THEN 'processing'
                     WHEN 3 THEN 'complete' WHEN 4 THEN 'failed' ELSE 'cancelled' END AS state,
@@ -145,9 +145,13 @@ SELECT j.uid AS id, l.task, l.queue, j.owner, -j.prio AS priority,
        CASE j.phase WHEN 2 THEN min(s.expires_mono, coalesce(j.run_until_mono, s.expires_mono)) END AS lease_expires_mono,
        j.error_code, j.error_message, j.last_failure, j.retry_type, j.manual_retries AS manual_retry_count,
        j.result, j.tags, j.payload, j.progress, j.key, j.id AS number
-  FROM job j JOIN lane l ON l.id = j.lane LEFT JOIN session s ON s.id = j.session;
+  FROM holdfast_job j JOIN holdfast_lane l ON l.id = j.lane LEFT JOIN holdfast_session s ON s.id = j.session;
 
-CREATE VIEW events AS
+CREATE VIEW holdfast_events AS
 SELECT e.seq * 10000 + m.key AS id, e.at, e.kind, m.value ->> 0 AS job_id, m.value ->> 1 AS epoch,
        m.value ->> 2 AS attempt, m.value -> 3 AS meta
-  FROM event e, json_each(e.moves) m;
+  FROM holdfast_event e, json_each(e.moves) m;
+
+-- The plain names too, where the user's own tables have not taken them.
+CREATE VIEW IF NOT EXISTS jobs AS SELECT * FROM holdfast_jobs;
+CREATE VIEW IF NOT EXISTS events AS SELECT * FROM holdfast_events;

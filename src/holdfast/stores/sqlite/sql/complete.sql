@@ -1,5 +1,5 @@
 -- complete: processing → complete, for those whose lease is current and whose deadline has not passed.
-UPDATE job
+UPDATE holdfast_job AS job
    SET phase = 3, result = s.value ->> 2, finished_at = :now, updated_at = :now, settle_event = :seq,
        crashes = 0, last_failure = NULL, run_until_mono = NULL, progress = NULL
   FROM json_each(:settled) s

@@ -1,5 +1,5 @@
 -- Write down the attempts that end without completing, while the jobs still show them.
-INSERT INTO attempt (job, epoch, generation, attempt, session, started_at, ended_at, outcome, failure, settle_event)
+INSERT INTO holdfast_attempt (job, epoch, generation, attempt, session, started_at, ended_at, outcome, failure, settle_event)
 SELECT j.id, j.epoch, j.generation, j.attempt, j.session, j.claimed_at, :now, s.value ->> 2, s.value ->> 3, :seq
-  FROM json_each(:settled) s JOIN job j ON j.uid = s.value ->> 0
+  FROM json_each(:settled) s JOIN holdfast_job j ON j.uid = s.value ->> 0
  WHERE j.epoch = s.value ->> 1 AND j.phase = 2 AND (:any_deadline OR j.deadline_at IS NULL OR j.deadline_at >= :now)

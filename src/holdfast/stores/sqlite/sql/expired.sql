@@ -1,6 +1,6 @@
 -- Leases that ran out: their session ended (or another boot began it), or the attempt passed its hard timeout.
 SELECT j.uid, j.epoch, j.lane, j.attempt, j.max_attempts, j.crashes, j.max_crashes, s.worker,
        s.boot = :boot AND s.expires_mono > :mono AS overran
-  FROM job j JOIN session s ON s.id = j.session
+  FROM holdfast_job j JOIN holdfast_session s ON s.id = j.session
  WHERE j.phase = 2 AND (s.boot <> :boot OR s.expires_mono <= :mono OR j.run_until_mono + :margin < :mono)
  ORDER BY j.id LIMIT :limit

@@ -1,6 +1,6 @@
 -- purge: complete → complete, expired.
-UPDATE job SET result = NULL, expired_at = :now, updated_at = :now
- WHERE id IN (SELECT j.id FROM job j JOIN lane l ON l.id = j.lane
+UPDATE holdfast_job SET result = NULL, expired_at = :now, updated_at = :now
+ WHERE id IN (SELECT j.id FROM holdfast_job j JOIN holdfast_lane l ON l.id = j.lane
                WHERE j.phase = 3 AND j.finished_at <= :before AND j.expired_at IS NULL AND (:task IS NULL OR l.task = :task)
                LIMIT :limit)
 RETURNING uid, epoch, attempt

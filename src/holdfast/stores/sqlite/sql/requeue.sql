@@ -1,6 +1,6 @@
 -- fail (retry), release, reclaim: processing → queued. The attempt's record was written just before, by end_attempt.
 -- item: [uid, epoch, outcome, failure, delay, attempt given back, crashes to add or null to reset, last_failure]
-UPDATE job
+UPDATE holdfast_job AS job
    SET phase = CASE WHEN s.value ->> 4 > 0 THEN 1 ELSE 0 END, run_at = :now + (s.value ->> 4), ord = :now + (s.value ->> 4),
        attempt = attempt - (s.value ->> 5), crashes = coalesce(crashes + (s.value ->> 6), 0),
        last_failure = coalesce(json_set(s.value ->> 7, '$.attempt', attempt), last_failure),
