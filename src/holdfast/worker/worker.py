@@ -244,12 +244,15 @@ class Worker:
 
     async def _is_idle(self) -> bool:
         """Nothing is left that could be run here, now or later."""
-        if self._running or self._settler.backlog:
-            return False
-        if (await self._engine.counts())["processing"]:
-            return False  # asked first: what is taken back from a lost worker is in line after that
+        if self._is_busy() or (await self._engine.counts())["processing"]:
+            return (
+                False  # asked before the lines: what is taken back from a lost worker is in line after that
+            )
         mine, waiting = set(await self._find_lanes()), await self._engine.store.lanes()
-        return not any(count for lane, count in waiting.items() if lane in mine)
+        return not any(count for lane, count in waiting.items() if lane in mine) and not self._is_busy()
+
+    def _is_busy(self) -> bool:
+        return bool(self._running or self._asked or self._settler.backlog)
 
     async def _refresh_lanes(self) -> None:
         try:

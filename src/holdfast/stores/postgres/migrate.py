@@ -23,7 +23,11 @@ async def migrate(connection: asyncpg.Connection[Any]) -> list[str]:
             "CREATE TABLE IF NOT EXISTS holdfast.migration"
             " (number int PRIMARY KEY, name text NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp())"
         )
-        version = await _version(connection)
+        version, newest = await _version(connection), MIGRATIONS[-1][0]
+        if version > newest:
+            raise SchemaMismatch(
+                f"the database has schema {version}, this version of Holdfast knows up to {newest}; upgrade Holdfast"
+            )
         for number, name, text in MIGRATIONS:
             if number > version:
                 await connection.execute(

@@ -19,7 +19,8 @@ def migrate(connection: sqlite3.Connection, path: str) -> list[str]:
     """Run what is missing, each in a transaction that records its number first: two migrators meet at the lock."""
     done: list[str] = []
     try:
-        if _version(connection) >= MIGRATIONS[-1][0]:
+        check(connection, path)
+        if _version(connection) == MIGRATIONS[-1][0]:
             return done
         for number, name, text in MIGRATIONS:
             connection.execute("BEGIN IMMEDIATE")

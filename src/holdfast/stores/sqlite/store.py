@@ -19,7 +19,7 @@ from holdfast.stores.sqlite.connection import connect, translate
 from holdfast.stores.sqlite.heart import SqliteHeart
 from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.looking import Looking
-from holdfast.stores.sqlite.migrate import check, migrate
+from holdfast.stores.sqlite.migrate import migrate
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.writer import Writer
 
@@ -47,7 +47,6 @@ class SqliteStore(Looking):
         connection = connect(self.path)
         try:
             migrate(connection, self.path)
-            check(connection, self.path)
             self._lanes.remember(connection)
         except BaseException:
             connection.close()
