@@ -22,7 +22,7 @@ from holdfast.stores.memory import recovering as memory_recovering
 from holdfast.stores.memory import settling as memory_settling
 from holdfast.stores.memory.tables import Job, Tables
 from holdfast.stores.sqlite import claims, people, phases, settling
-from holdfast.stores.sqlite.move import SQL, Move
+from holdfast.stores.sqlite.move import SQL
 from tests.stateful.benches import memory_benches, sqlite_benches
 from tests.stateful.machine import Bench, Machine
 
@@ -75,9 +75,9 @@ def reclaim_forgets_the_attempt(patch: Patch) -> None:
     real = settling.way_back
 
     def way_back(
-        move: Move, lease: Lease, verdict: Verdict, outcome: str, crashes: int | None
+        told: settling.Told, lease: Lease, verdict: Verdict, outcome: str, crashes: int | None
     ) -> tuple[Any, ...]:
-        row = real(move, lease, verdict, outcome, crashes)
+        row = real(told, lease, verdict, outcome, crashes)
         return (*row[:5], 1, *row[6:]) if outcome == "reclaimed" else row
 
     patch.setattr(settling, "way_back", way_back)

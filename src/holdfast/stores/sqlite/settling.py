@@ -55,8 +55,9 @@ def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answe
     answers: dict[Lease, Answer] = {}
     for kind, group in by_kind(settlements).items():
         seq = move.next_seq()
-        items = to_json([way_back(move, s.lease, s.verdict, outcome_of(s.verdict), None) for s in group])
-        matched = _into_line(move, items, seq, any_deadline=False)
+        told = Told(move.now)
+        lines = [way_back(told, s.lease, s.verdict, outcome_of(s.verdict), None) for s in group]
+        matched = _into_line(move, lines, told, seq, any_deadline=False)
         marked = (
             "SELECT j.uid, a.epoch FROM holdfast_job j JOIN holdfast_attempt a ON a.job = j.id"
             " WHERE j.uid IN (SELECT value FROM json_each(?)) AND a.settle_event = ?"
@@ -78,24 +79,49 @@ def _matched(
     return [s for s in settlements if s.lease in leases]
 
 
-def _into_line(move: Move, items: str, seq: int | None, *, any_deadline: bool) -> int:
+def _into_line(
+    move: Move, lines: Sequence[tuple[Any, ...]], told: Told, seq: int | None, *, any_deadline: bool
+) -> int:
     """Processing → queued for these lines of `way_back`, as far as their leases hold; how many."""
-    ended = move.run("end_attempt", settled=items, now=move.now, seq=seq, any_deadline=any_deadline).rowcount
+    settled, now = to_json(lines), move.now
+    failures = to_json(told.failures)
+    ended = move.run(
+        "end_attempt", settled=settled, failures=failures, now=now, seq=seq, any_deadline=any_deadline
+    ).rowcount
     if ended:
-        move.run("requeue", settled=items, now=move.now, any_deadline=any_deadline)
+        move.run("requeue", settled=settled, told=to_json(told.briefly), now=now, any_deadline=any_deadline)
     return ended
 
 
+class Told:
+    """The failures that a batch of lines speaks of, each told once: in a storm, most jobs fail for one cause."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+        self._places: dict[int, int] = {}
+        self._kept: list[Failure] = []  # so that no other failure gets the same id()
+        self.failures: list[str] = []
+        self.briefly: list[str] = []  #: as the job's own row keeps it
+
+    def place(self, failure: Failure) -> int:
+        place = self._places.get(id(failure))
+        if place is None:
+            place = self._places[id(failure)] = len(self._kept)
+            self._kept.append(failure)
+            self.failures.append(failure_json(failure))
+            self.briefly.append(to_json({"code": failure.code, "message": failure.message, "at": self._now}))
+        return place
+
+
 def way_back(
-    move: Move, lease: Lease, verdict: Verdict, outcome: str, crashes: int | None
+    told: Told, lease: Lease, verdict: Verdict, outcome: str, crashes: int | None
 ) -> tuple[Any, ...]:
     """One line for `end_attempt` and `requeue`."""
     match verdict:
         case RetryAfter(delay, failure):
-            last = to_json({"code": failure.code, "message": failure.message, "at": move.now})
-            return (*lease, outcome, failure_json(failure), span(delay), 0, crashes, last)
+            return (*lease, outcome, told.place(failure), span(delay), 0, crashes)
         case Release(delay):
-            return (*lease, outcome, None, span(delay), 1, 0, None)
+            return (*lease, outcome, None, span(delay), 1, 0)
     raise AssertionError(f"not a way back into line: {verdict}")
 
 
@@ -123,9 +149,9 @@ def _settle_one(move: Move, settlement: Settlement) -> Answer:
 
 def reclaim_one(move: Move, job: Found, verdict: RetryAfter, crashes: int | None) -> None:
     """Take the job from its holder and put it back into line, whatever its deadline."""
-    _into_line(
-        move, to_json([way_back(move, job.lease, verdict, "reclaimed", crashes)]), None, any_deadline=True
-    )
+    told = Told(move.now)
+    lines = [way_back(told, job.lease, verdict, "reclaimed", crashes)]
+    _into_line(move, lines, told, None, any_deadline=True)
 
 
 def time_out_one(move: Move, job: Found) -> None:
@@ -136,8 +162,12 @@ def time_out_one(move: Move, job: Found) -> None:
 
 def end_attempt(move: Move, job: Found, outcome: str, failure: Failure | None) -> None:
     """Write down the attempt that ends, if one is under way, whatever its deadline."""
-    items = to_json([(*job.lease, outcome, failure_json(failure) if failure else None)])
-    move.run("end_attempt", settled=items, now=move.now, seq=None, any_deadline=True)
+    told = Told(move.now)
+    line = (*job.lease, outcome, told.place(failure) if failure else None)
+    failures = to_json(told.failures)
+    move.run(
+        "end_attempt", settled=to_json([line]), failures=failures, now=move.now, seq=None, any_deadline=True
+    )
 
 
 def bury(
