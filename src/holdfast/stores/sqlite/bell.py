@@ -15,7 +15,7 @@ from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.times import micros
 
 #: How often to look: as quick as this while jobs flow, up to this when nothing happens.
-LOOK_QUICK, LOOK_IDLE = 0.002, 0.015
+LOOK_QUICK, LOOK_IDLE = 0.002, 0.040
 #: How long after the last work the look stays quick.
 QUICK_FOR = 2.0
 #: How long a lane that somebody else has made may stay unknown.
