@@ -1,4 +1,4 @@
-"""One contract, every store: each test here runs on memory, SQLite and PostgreSQL."""
+"""One contract, every store: each test here runs on memory, SQLite and PostgreSQL, the oldest and the newest we serve."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from holdfast.testing import ManualClock
 from holdfast.wiring import SystemClock, SystemThreads
 from tests.contract.world import World
 
-STORES = ("memory", "sqlite", "postgres")
+STORES = ("memory", "sqlite", "postgres", "postgres18")
 
 
 @pytest.fixture(params=STORES)
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    if request.param == "postgres":
+    if request.param.startswith("postgres"):
         async for world in _postgres_world(request):
             yield world
         return
@@ -43,7 +43,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def _postgres_world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     from holdfast.stores.postgres import PostgresStore
 
-    url = request.getfixturevalue("postgres_url")
+    url = request.getfixturevalue(f"{request.param}_url")
     clock: Clock = SystemClock()
     store = PostgresStore(url, clock, SystemThreads())
     await store.migrate()
