@@ -15,10 +15,10 @@ CREATE SEQUENCE holdfast.event_seq;
 
 -- The number of an event row: a transaction's id, then a running number. It is never below the id of its own transaction,
 -- so rows of a transaction that is still open are above the snapshot's xmin, and a reader that stops there misses nothing
--- (a plain sequence would: a lower number may commit later). It is not below what had begun when the statement began
--- either: a transaction that waited for another must not number its move before the one it waited for.
+-- (a plain sequence would: a lower number may commit later). It is not below the newest id given out when the statement
+-- began either: a transaction that waited for another must not number its move before the one it waited for.
 CREATE FUNCTION holdfast.event_number() RETURNS bigint LANGUAGE sql VOLATILE AS
-$$ SELECT (greatest(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint) << 20)
+$$ SELECT (greatest(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1) << 20)
           | (nextval('holdfast.event_seq') & 1048575) $$;
 
 CREATE TABLE holdfast.lane (
