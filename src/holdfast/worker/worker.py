@@ -217,6 +217,7 @@ class Worker:
                     await self._second_bell.wait()
                 case Catch.SHORT | Catch.EMPTY:
                     self._flood.clear()
+                    self._bell.set()  # the first hand may have found no room because this one was asking for it
 
     async def _claim_half(self, attempts: asyncio.TaskGroup) -> Catch:
         """Claim for the slots that are free, half of all at the most, and start what came."""
