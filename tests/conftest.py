@@ -8,20 +8,25 @@
 | `postgres18`       | session  | the same as `postgres`, version 18                                        |
 | `postgres18_url`   | function | a fresh database on that                                                  |
 | `durable_postgres` | function | a server of one's own with fsync on, to be killed and started again       |
+| `pgbouncer`        | session  | a running `PgBouncer` in transaction mode before `postgres`               |
+| `pgbouncer_url`    | function | the URL of `postgres_url`'s database through it, with `?prepare=off`      |
 """
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
 from tests.services import keeper
+from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import NotInstalled, Postgres
 from tests.services.proxy import Proxy
 
-SERVICES = {"postgres", "postgres18", "durable_postgres"}
+SERVICES = {"postgres", "postgres18", "durable_postgres", "pgbouncer"}
 _numbers = itertools.count(1)
+T = TypeVar("T")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -74,10 +79,26 @@ def postgres_proxy(postgres: Postgres) -> Iterator[Proxy]:
         yield proxy
 
 
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
+    with installed(lambda: PgBouncer(postgres)) as running:
+        yield running
+
+
+@pytest.fixture
+def pgbouncer_url(pgbouncer: PgBouncer, postgres_url: str) -> str:
+    return f"{pgbouncer.route(postgres_url)}?prepare=off"
+
+
 def server(major: int | None = None, *, durable: bool = False) -> Postgres:
     """A server, not started yet; without one the test is skipped, but in CI it fails."""
+    return installed(lambda: Postgres(major, durable=durable))
+
+
+def installed(make: Callable[[], T]) -> T:
+    """What is made, if its program is there; without it the test is skipped, but in CI it fails."""
     try:
-        return Postgres(major, durable=durable)
+        return make()
     except NotInstalled as missing:
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI=true: {missing}")

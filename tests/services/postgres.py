@@ -100,14 +100,14 @@ class Postgres:
     ) -> None:
         self.binaries = find_binaries(major)
         self.settings = (*ALWAYS, *(() if durable else HASTY), *settings)
-        self.folder = _temporary_folder(None if durable else _in_memory())
+        self.folder = temporary_folder(None if durable else _in_memory())
         self.data = self.folder / "data"
         self.log = self.folder / "log"
         self.password = secrets.token_hex(8)
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._copies: Path | None = None
-        self._prefix = self._ordinary_user()
+        self.prefix = self._ordinary_user()  #: before a command: starts it as the user this server runs as
 
     # --- life
 
@@ -119,7 +119,7 @@ class Postgres:
             self._initdb()
         fixed = self.port != 0
         for _ in range(20):
-            self.port = self.port if fixed else _free_port()
+            self.port = self.port if fixed else free_port()
             if self._launch():
                 return self
             if "Address already in use" not in self.log.read_text():
@@ -187,8 +187,8 @@ class Postgres:
     def _initdb(self) -> None:
         secret = self.folder / "password"
         secret.write_text(self.password)
-        self._hand_over(secret)
-        command = [*self._prefix, str(self.binaries.folder / "initdb"), "-D", str(self.data), "-U", self.user]
+        self.hand_over(secret)
+        command = [*self.prefix, str(self.binaries.folder / "initdb"), "-D", str(self.data), "-U", self.user]
         command += ["-A", "password", f"--pwfile={secret}", "--locale=C", "-E", "UTF8"]
         command += ["--no-sync", "--no-instructions"]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
@@ -198,7 +198,7 @@ class Postgres:
     def _launch(self) -> bool:
         options = [part for setting in self.settings for part in ("-c", setting)]
         command = [
-            *self._prefix,
+            *self.prefix,
             self.binaries.folder / "postgres",
             "-D",
             self.data,
@@ -251,9 +251,9 @@ class Postgres:
             return ()
         if _works(*NAMESPACE, self.binaries.folder / "initdb", "-V"):
             return NAMESPACE
-        self._hand_over(self.folder)
+        self.hand_over(self.folder)
         if not _works(*AS_NOBODY, self.binaries.folder / "initdb", "-V") and self.binaries.wheel:
-            self._copies = _temporary_folder()  # on a disk, for memory may forbid programs
+            self._copies = temporary_folder()  # on a disk, for memory may forbid programs
             self._copies.chmod(0o755)
             self.binaries = self.binaries.copy_to(self._copies)
         if _works(*AS_NOBODY, self.binaries.folder / "initdb", "-V"):
@@ -262,12 +262,13 @@ class Postgres:
             "PostgreSQL refuses root, and neither unshare nor setpriv can start it as someone else"
         )
 
-    def _hand_over(self, path: Path) -> None:
-        if os.geteuid() == 0 and getattr(self, "_prefix", AS_NOBODY) == AS_NOBODY:
+    def hand_over(self, path: Path) -> None:
+        """Let the user this server runs as have it."""
+        if os.geteuid() == 0 and getattr(self, "prefix", AS_NOBODY) == AS_NOBODY:
             os.chown(path, NOBODY, NOBODY)
 
 
-def _temporary_folder(parent: Path | None = None) -> Path:
+def temporary_folder(parent: Path | None = None) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=parent))
     keeper.watch_folder(folder)
     return folder
@@ -287,7 +288,7 @@ def _works(*command: str | Path) -> bool:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import time
@@ -13,18 +12,10 @@ from typing import Any, cast
 
 from holdfast import Fatal, Holdfast, Retry, current_job
 from holdfast.domain.duration import Duration
+from tests.e2e.faults.journal import note
+from tests.e2e.faults.slow_start import linger
 
 QUICKLY = Retry(5, base="50ms", factor=1, jitter="none")
-
-
-def note(what: str, name: str = "", **facts: Any) -> None:
-    """One line in the journal that all processes of a test share; a short append is whole or not there."""
-    line = json.dumps({"what": what, "name": name, "pid": os.getpid(), "at": time.monotonic(), **facts})
-    journal = os.open(Path(os.environ["FAULTS_FOLDER"]) / "journal", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    try:
-        os.write(journal, f"{line}\n".encode())
-    finally:
-        os.close(journal)
 
 
 def _begin() -> str:
@@ -106,6 +97,15 @@ async def fail() -> None:
     raise ConnectionError("the other side is away")
 
 
+async def flaky(value: int) -> int:
+    """Every fifth one fails the first time."""
+    _begin()
+    await asyncio.sleep(0.005)
+    if value % 5 == 0 and current_job().attempt == 1:
+        raise ConnectionError("the other side is away")
+    return value
+
+
 async def fatal() -> None:
     _begin()
     raise Fatal("not today")
@@ -116,6 +116,17 @@ async def fail_at(name: str) -> None:
     _begin()
     while not _flag(name).exists():  # noqa: ASYNC110
         await asyncio.sleep(0.005)
+    raise ConnectionError("the other side is away")
+
+
+async def fail_when_cancelled() -> None:
+    """As a library does that has an error of its own for being interrupted."""
+    _begin()
+    try:
+        while not _flag("let go").exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    except asyncio.CancelledError:
+        raise ConnectionError("interrupted") from None
     raise ConnectionError("the other side is away")
 
 
@@ -162,6 +173,7 @@ def make_app(url: str | None = None, **settings: Any) -> Holdfast:
     tasks: tuple[Callable[..., Any], ...] = (
         nothing,
         echo,
+        flaky,
         gate,
         stubborn,
         block_loop,
@@ -172,7 +184,7 @@ def make_app(url: str | None = None, **settings: Any) -> Holdfast:
     )
     for function in tasks:
         app.task(retry=QUICKLY)(function)
-    for function in cast(tuple[Callable[..., Any], ...], (fail, fatal, fail_at)):
+    for function in cast(tuple[Callable[..., Any], ...], (fail, fatal, fail_at, fail_when_cancelled)):
         app.task(retry=Retry(3, base="50ms", factor=1, jitter="none"))(function)
     app.task(retry=QUICKLY, max_crashes=2)(kill_worker)
     app.task(retry=Retry(3, base="1h", jitter="none"), name="fail_slowly")(fail)
@@ -182,6 +194,7 @@ def make_app(url: str | None = None, **settings: Any) -> Holdfast:
     app.task(name="gate_limited", retry=once, timeout=limit)(gate)
     app.task(name="deaf_limited", retry=once, timeout=limit, execute="thread")(deaf)
     app.task(name="burn_limited", retry=once, timeout="2s")(burn)
+    app.task(retry=once, timeout="1s")(linger)
     return app
 
 

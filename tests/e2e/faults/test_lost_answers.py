@@ -106,11 +106,11 @@ async def test_a_worker_gives_back_what_it_claimed_unknowingly_and_runs_it(
     store = await eaten.store()
     claim, meals = store.claim, iter(["SELECT 1"])
 
-    async def claim_without_answer(*args: Any) -> list[Claimed]:
+    async def claim_without_answer(*args: Any, **more: Any) -> list[Claimed]:
         for tag in meals:
             await store.counts()
             postgres_proxy.eat_answer(tag)
-        return await claim(*args)
+        return await claim(*args, **more)
 
     monkeypatch.setattr(store, "claim", claim_without_answer)
     working = asyncio.ensure_future(eaten.app.run_worker(duties=False))

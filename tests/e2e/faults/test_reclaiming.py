@@ -9,9 +9,10 @@ from datetime import timedelta
 import pytest
 
 from holdfast.domain.job import Claimed, Settlement
-from holdfast.domain.verdict import Complete
+from holdfast.domain.verdict import Complete, Release
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Answer
+from holdfast.errors import LeaseLost
 from tests.e2e.faults.app import make_app
 from tests.e2e.faults.world import Site
 
@@ -98,3 +99,33 @@ async def test_more_orphans_than_one_look_can_hold_are_all_taken_back(site: Site
     lost = [one for _ in range(3) for one in await orphans(site, 400)]
     assert await (await site.app.engine()).reclaim() == len(lost) == 1200
     assert (await site.app.counts())["processing"] == 0
+
+
+async def test_a_zombie_of_the_same_name_touches_nothing_of_its_replacements(site: Site) -> None:  # E4 E30
+    job_id = await site.enqueue("echo", value=1)
+    engine, lane = await site.app.engine(), site.app.tasks["echo"].lane
+    store = engine.store
+    zombie = await store.open_session("namesake", HOUR)
+    [old] = await store.claim(zombie, [lane], 1)
+    await store.close_session(zombie)  # as if it had been silent for too long
+    assert await engine.reclaim() == 1
+    await store.promote(100)
+    heir = await store.open_session("namesake", HOUR)
+    [new] = await store.claim(heir, [lane], 1)
+    assert (new.lease.job_id, new.lease.epoch > old.lease.epoch) == (job_id, True)
+    # It wakes up and does all that it would have done.
+    assert not await store.extend(zombie)
+    assert await store.held(zombie) == set()
+    assert await store.claim(zombie, [lane], 1) == []
+    for verdict in (Complete('"old"'), Release()):
+        assert await store.settle([Settlement(old.lease, verdict, old.attempt)]) == [Answer.STALE]
+    with pytest.raises(LeaseLost):
+        await store.record_progress(old.lease, 50, "half")
+    await store.close_session(zombie)
+    assert await engine.reclaim() == 0
+    assert await store.held(heir) == {new.lease}
+    after = await site.app.job(job_id)
+    assert (after.state, after.epoch) == ("processing", new.lease.epoch)
+    assert await store.settle([Settlement(new.lease, Complete('"new"'), new.attempt)]) == [Answer.APPLIED]
+    assert (await site.app.job(job_id)).result == "new"
+    await site.consistent([job_id])

@@ -75,16 +75,39 @@ async def test_a_handler_that_swallows_its_cancellation_is_cancelled_again(sqlit
     assert (row.state, row.attempt) == ("queued", 0)
 
 
-async def test_the_job_of_a_handler_that_never_stops_is_given_back(sqlite_site: Site) -> None:  # E9 E31
+async def test_a_handler_that_never_stops_is_left_behind_and_its_job_given_back(
+    site: Site,
+) -> None:  # E9 E31
+    stubborn = await site.enqueue("stubborn", times=-1)
+    other = await site.enqueue("gate", name="open")
+    worker = await site.worker(grace="100ms").ready()
+    await site.started(stubborn)
+    await site.started(other)
+    worker.signal(signal.SIGTERM)
+    site.flag("open")
+    assert await worker.ended(25) == 0
+    row = await site.app.job(stubborn)
+    assert (row.state, row.attempt, row.leased_by) == ("queued", 0, None)
+    assert await site.kinds(stubborn) == ["queued", "processing", "released"]
+    assert [line["job_id"] for line in worker.told("job.will_not_stop")] == [stubborn]
+    # It left after the last write and after the store was closed, and said so last.
+    assert worker.told("worker.stopped")
+    [left] = worker.told("process.left")
+    assert left["reason"] == "a handler does not stop when it is cancelled"
+    assert '"process.left"' in worker.log.splitlines()[-1]
+    assert "Traceback" not in worker.log
+    assert (await site.app.counts())["processing"] == 0
+
+
+async def test_a_parent_of_several_workers_ends_when_a_handler_never_stops(sqlite_site: Site) -> None:  # E31
     site = sqlite_site
     job_id = await site.enqueue("stubborn", times=-1)
-    worker = await site.worker(grace="100ms").ready()
-    await site.started(job_id)
-    worker.signal(signal.SIGTERM)
-    await eventually(lambda: site.kinds_if(job_id, "released"), "the job to be given back", 25)
-    row = await site.app.job(job_id)
-    assert (row.state, row.attempt) == ("queued", 0)
-    assert worker.told("job.will_not_stop")
+    parent = site.worker("--processes", "2", grace="100ms")
+    [start] = await site.started(job_id)
+    parent.signal(signal.SIGTERM)
+    assert await parent.ended(25) == 0
+    assert not alive(start["pid"])
+    assert await site.kinds(job_id) == ["queued", "processing", "released"]
 
 
 async def test_what_a_claim_brings_after_the_stop_is_given_back(
@@ -104,8 +127,8 @@ async def test_what_a_claim_brings_after_the_stop_is_given_back(
         store = (await app.engine()).store
         claim = store.claim
 
-        async def claim_and_stop(*args: Any) -> list[Claimed]:
-            claimed = await claim(*args)
+        async def claim_and_stop(*args: Any, **more: Any) -> list[Claimed]:
+            claimed = await claim(*args, **more)
             workers[0].stop()
             return claimed
 
@@ -169,3 +192,31 @@ async def test_a_stop_in_the_moment_in_which_handlers_raise_makes_no_second_copy
         kept = [event.kind for event in stories[one] if event.kind not in ("released", "processing")]
         assert kept == ["queued", "retry", "retry", "failed"]
     assert len(await site.app.dead_letters(limit=100)) == len(ids)
+
+
+async def test_a_job_that_raises_while_it_is_given_back_is_in_one_place_only(site: Site) -> None:  # E5 E9 E31
+    """Without a grace: of the handlers some have just raised, some are cancelled, some raise because they are cancelled."""
+    ids: list[str] = []
+    for turn, delay in enumerate((0.0, 0.004, 0.008)):
+        batch = [await site.enqueue("fail_at", name=f"now {turn}") for _ in range(15)]
+        batch += [await site.enqueue("fail_when_cancelled") for _ in range(5)]
+        worker = await site.worker("--concurrency", "60", grace="0s").ready()
+        for one in (*ids, *batch):
+            if (await site.app.job(one)).state in ("queued", "processing"):
+                await site.started(one)
+        site.flag(f"now {turn}")
+        await asyncio.sleep(delay)
+        worker.signal(signal.SIGTERM)
+        assert await worker.ended() == 0
+        assert (await site.app.counts())["processing"] == 0
+        assert await (await site.store()).violations() == []
+        ids += batch
+    site.flag("let go")
+    assert await site.worker("--until-idle").ended() == 0
+    stories = await site.consistent(ids)
+    for one in ids:
+        row = await site.app.job(one)
+        kinds = [event.kind for event in stories[one]]
+        assert (row.state, row.attempt, row.crashes) == ("failed", 3, 0), kinds
+        assert kinds.count("retry") == 2  # whatever was given back in between burnt nothing
+        assert kinds.count("failed") == 1

@@ -57,11 +57,13 @@ async def eventually(condition: Callable[[], Any], what: str, seconds: float = P
 class Worker:
     """One `holdfast worker` in a process group of its own."""
 
-    def __init__(self, options: Iterable[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self, options: Iterable[str], environment: dict[str, str], log: Path, under: Iterable[str] = ()
+    ) -> None:
         self._log = log
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "holdfast", "worker", "tests.e2e.faults.app:app", *options],
+                [*under, sys.executable, "-m", "holdfast", "worker", "tests.e2e.faults.app:app", *options],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -129,12 +131,16 @@ class Site:
         await self.app.close()
 
     # -- workers ----------------------------------------------------------------------------------------------------
-    def worker(self, *options: str, url: str | None = None, **settings: str) -> Worker:
-        """Settings by the name of their variable: `worker(grace="1s")`."""
+    def worker(
+        self, *options: str, url: str | None = None, under: Iterable[str] = (), **settings: str
+    ) -> Worker:
+        """Settings by the name of their variable: `worker(grace="1s")`. *under* is a command that runs it."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-        given = {f"HOLDFAST_{name.upper()}": value for name, value in settings.items() if name != "tz"}
-        if "tz" in settings:
-            given["TZ"] = settings["tz"]
+        ours = ("TZ", "FAULTS_SLOW_START")
+        given = {
+            name if name in ours else f"HOLDFAST_{name}": value
+            for name, value in ((name.upper(), value) for name, value in settings.items())
+        }
         environment = {
             **kept,
             **SHORT,
@@ -144,7 +150,7 @@ class Site:
             "PYTHONPATH": str(ROOT),
             **given,
         }
-        worker = Worker(options, environment, self.folder / f"worker-{len(self.workers)}.log")
+        worker = Worker(options, environment, self.folder / f"worker-{len(self.workers)}.log", under)
         self.workers.append(worker)
         return worker
 
