@@ -1,0 +1,135 @@
+"""`holdfast simulate`: play an outage against policies, with the code that decides in production."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from holdfast.cli.bars import progress_bar
+from holdfast.cli.options import PLAIN, JsonOption, words
+from holdfast.cli.views import print_json
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:  # help must not wait for the engine to be imported
+    from holdfast.simulate.figures import Figures
+
+simulate = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
+T = TypeVar("T")
+
+#: Those that show the difference; the others take as long again.
+FIRST = ("outage", "brown-out")
+HEAD = ["policy", "done", "calls a job", "opened", "put off", "gave up", "drained", "what it is"]
+
+
+@simulate.command()
+def play(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario", help='What goes wrong; may be repeated; "all" for all. Default: outage, brown-out.'
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option("--policy", help="What is done about it; may be repeated. Default: all."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed plays the same game.")] = 1,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it.", dir_okay=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Play troubles of a service against retry policies, and say how many jobs got done at how many calls each.
+
+    Nothing is called, stored or waited for: minutes pass in a second.
+    """  # fmt: skip
+    from holdfast.simulate.policies import PLAYS
+    from holdfast.simulate.scenarios import SCENARIOS
+    from holdfast.simulate.world import simulate as run
+
+    scenarios = _chosen("scenario", scenario, SCENARIOS, FIRST)
+    plays = _chosen("policy", policy, PLAYS, PLAYS)
+    if plot is not None:
+        _check(plot)
+    games: list[Figures] = []
+    with progress_bar("playing", len(scenarios) * len(plays)) as progress, _no_collector():
+        for one in scenarios:
+            for other in plays:
+                # A seed each: a game is the same whichever others are played.
+                games.append(run(one, other, random.Random(seed)))
+                progress(len(games))
+    if plot is not None:
+        from holdfast.simulate.plot import draw
+
+        _write(plot, draw(games, SCENARIOS))
+    if as_json:
+        print_json({"seed": seed, "games": [game.view() for game in games]})
+    else:
+        _show(games)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """A game makes millions of small objects and no cycles: looking for some takes a fifth of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _chosen(what: str, names: list[str] | None, known: Mapping[str, T], default: Iterable[str]) -> list[T]:
+    from holdfast.domain.near import near
+
+    asked = words(names) or list(default)
+    if "all" in asked:
+        asked = list(known)
+    for name in asked:
+        if name not in known:
+            raise UsageError(f"no {what} {name!r}; {near(name, known)}")
+    return [known[name] for name in dict.fromkeys(asked)]
+
+
+def _check(path: Path) -> None:
+    """Before the game: nobody likes to hear of it after."""
+    if path.suffix.lower() != ".svg":
+        raise UsageError(f"--plot {path} is not an SVG file; name it {path.with_suffix('.svg')}")
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot {path}: there is no folder {path.parent}; make it or name another file")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}; name another file") from error
+
+
+def _show(games: list[Figures]) -> None:
+    from holdfast.cli.tables import heading, show_table
+    from holdfast.simulate.scenarios import SCENARIOS
+
+    for name in dict.fromkeys(game.scenario for game in games):
+        heading(f"{name}: {SCENARIOS[name].about}")
+        show_table(HEAD, [_row(game) for game in games if game.scenario == name], empty="")
+
+
+def _row(game: Figures) -> list[str | None]:
+    return [
+        game.policy,
+        f"{game.share_done:.1%}",
+        None if game.calls_per_job is None else f"{game.calls_per_job:.2f}",
+        str(game.opened),
+        f"{game.put_off:,}",
+        f"{game.gave_up:,}",
+        "never" if game.drained is None else f"after {game.drained:.0f} s",
+        game.about,
+    ]

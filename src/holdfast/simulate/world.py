@@ -1,0 +1,284 @@
+"""The game: jobs arrive, workers call, a service answers or does not. All decisions are those of `holdfast.domain`.
+
+What stands for the store is a shared breaker, the votes, a hold and a line of jobs. Workers see the shared part as in production: only
+when they flush, once a second, each at its own moment.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from heapq import heappop, heappush
+from math import inf
+from typing import Any, NamedTuple
+
+from holdfast.domain.breaker import Breaker, BreakerState, end_trial, judge, take_trial
+from holdfast.domain.codes import ErrorClass
+from holdfast.domain.guard import Call, Guard
+from holdfast.domain.outcome import Outcome, outcome_of
+from holdfast.domain.policy import judge_failure
+from holdfast.domain.verdict import Failure, RetryAfter
+from holdfast.engine.ports import Rng
+from holdfast.simulate.figures import Figures, Tape
+from holdfast.simulate.policies import Play
+from holdfast.simulate.scenarios import Scenario, Trouble
+from holdfast.simulate.service import Request, Service
+
+TIMED_OUT = Failure.of("CALL_TIMEOUT")
+FLUSH_SECONDS = 1.0
+#: A trial's slot is lent for the call's timeout and this.
+TRIAL_GRACE = 5.0
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def simulate(scenario: Scenario, play: Play, rng: Rng) -> Figures:
+    """Play *play* through *scenario*."""
+    return World(scenario, play, rng).run()
+
+
+@dataclass(slots=True)
+class Job:
+    poison: bool = False
+    attempt: int = 0  #: counted at the claim and given back by a release, as in production
+    calls: int = 0  #: those that count: not the failed trials
+    failed_as: ErrorClass | None = None
+    delay: timedelta = timedelta()
+
+
+class Vote(NamedTuple):
+    broken: bool
+    version: int  #: of the shared breaker as this worker knew it
+    calls_it: bool
+
+
+class Worker:
+    def __init__(self, number: int, guard: Guard, slots: int) -> None:
+        self.number, self.guard, self.free = number, guard, slots
+        self.held_until = -inf  #: a Retry-After that it knows of
+
+
+class Attempt(Request):
+    """One call of one job."""
+
+    __slots__ = ("call", "deadline", "ended", "holder", "job", "worker")
+
+    def __init__(self, job: Job, worker: Worker, call: Call, deadline: float, holder: str | None) -> None:
+        super().__init__(worker.number, job.poison)
+        self.job, self.worker, self.call = job, worker, call
+        self.deadline, self.holder = deadline, holder
+        self.ended = False
+
+
+class World:
+    def __init__(self, scenario: Scenario, play: Play, rng: Rng) -> None:
+        self.scenario, self.play = scenario, play
+        self.now = 0.0
+        self.tape = Tape(scenario.seconds)
+        self._chance = rng.random
+        self._agenda: list[tuple[float, int, Callable[[Any], None], Any]] = []
+        self._order = 0
+        self._ready: deque[Job] = deque()
+        self._running: deque[Attempt] = (
+            deque()
+        )  #: in the order of their deadlines: all calls may take equally long
+        self._turn = 0
+        self._shared = Breaker()
+        self._votes: dict[int, Vote] = {}
+        self._held_until = -inf
+        self._trials = 0
+        self._service = Service[Attempt](scenario, self._later, rng.random, self._end)
+        guard = partial(Guard, play.dependency, 0.0, workers=scenario.workers)
+        self._workers = [Worker(number, guard(), scenario.slots) for number in range(scenario.workers)]
+
+    def run(self) -> Figures:
+        for worker in self._workers:
+            self._later(worker.number / len(self._workers) * FLUSH_SECONDS, self._flush, worker)
+        agenda, running, end = self._agenda, self._running, self.scenario.seconds
+        spread = 2 / self.scenario.arrivals
+        arrival = self._chance() * spread
+        while True:
+            while running and running[0].ended:
+                running.popleft()
+            planned = agenda[0][0] if agenda else inf
+            deadline = running[0].deadline if running else inf
+            if min(arrival, planned, deadline) >= end:
+                break
+            if planned <= arrival and planned <= deadline:
+                self.now, _, act, value = heappop(agenda)
+                act(value)
+            elif arrival <= deadline:
+                self.now = arrival
+                self._arrive()
+                arrival += self._chance() * spread
+            else:
+                self.now = deadline
+                self._end(running.popleft(), TIMED_OUT)
+        return self.tape.figures(self.scenario, self.play)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+    def _later(self, seconds: float, act: Callable[[Any], None], value: Any) -> None:
+        self._order += 1
+        heappush(self._agenda, (self.now + seconds, self._order, act, value))
+
+    def _moment(self) -> datetime:
+        """The store's clock."""
+        return _START + timedelta(seconds=self.now)
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+    def _arrive(self) -> None:
+        scenario = self.scenario
+        in_trouble = scenario.begins <= self.now < scenario.ends
+        poison = scenario.trouble is Trouble.POISON and in_trouble and self._chance() < scenario.amount
+        self.tape.arrived(self.now, poison=poison)
+        self._queue(Job(poison))
+
+    def _queue(self, job: Job) -> None:
+        self._ready.append(job)
+        if len(self._ready) > 1:
+            return  # who had room has taken what there was; a flush looks again
+        self._turn += 1
+        for place in range(len(self._workers)):
+            if not self._ready:
+                return
+            self._fill(self._workers[(self._turn + place) % len(self._workers)])
+
+    def _fill(self, worker: Worker) -> None:
+        """Claim as many as there is room for."""
+        if not self._ready or not worker.free or worker.held_until > self.now or self._closed_window():
+            return
+        room = min(worker.free, worker.guard.room(self.now))
+        while room > 0 and self._ready:
+            job = self._ready.popleft()
+            job.attempt += 1
+            paid = self._pay(worker, job)
+            if paid is None:
+                continue
+            self._call(job, worker, paid)
+            room -= 1
+
+    def _closed_window(self) -> bool:
+        return self.scenario.trouble is Trouble.WAITING and self.now < self.scenario.ends
+
+    def _pay(self, worker: Worker, job: Job) -> int | None:
+        """What this claim costs; None when it cannot be paid, and the job was put off."""
+        budget = worker.guard.budget
+        if budget is None or job.failed_as is None:
+            return 0
+        cost = budget.policy.cost_of(job.failed_as)
+        if budget.take(cost, self.now):
+            return cost
+        job.attempt -= 1  # released: it burns no attempt
+        self.tape.put_off += 1
+        self._later(budget.wait(self._chance()).total_seconds(), self._queue, job)
+        return None
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+    def _call(self, job: Job, worker: Worker, paid: int, holder: str | None = None) -> None:
+        worker.free -= 1
+        job.calls += 1
+        self.tape.called(self.now)
+        call = worker.guard.begin(self.now, paid=paid)
+        attempt = Attempt(job, worker, call, self.now + self.scenario.timeout_seconds, holder)
+        self._running.append(attempt)
+        self._service.ask(attempt, self.now)
+
+    def _end(self, attempt: Attempt, failure: Failure | None) -> None:
+        if attempt.ended:
+            return  # its caller gave up: the work was done for nobody
+        attempt.ended = True
+        job, worker = attempt.job, attempt.worker
+        worker.free += 1
+        policy = worker.guard.policy.breaker
+        latency = self.now - attempt.call.began
+        outcome = outcome_of(failure, latency, policy.slow_after if policy else None)
+        worker.guard.end(attempt.call, outcome, self.now)
+        if attempt.holder is not None:
+            self._end_trial(attempt, outcome)
+        if failure is None:
+            self.tape.done(self.now, job.attempt - job.calls)
+        elif attempt.holder is not None:
+            # A failed trial was drafted: it gets its attempt back and goes behind the others.
+            job.attempt -= 1
+            job.calls -= 1
+            self._queue(job)
+        else:
+            self._fail(job, failure, worker)
+        self._fill(worker)
+
+    def _fail(self, job: Job, failure: Failure, worker: Worker) -> None:
+        retry = self.play.retry
+        verdict = judge_failure(
+            failure,
+            retry,
+            attempt=job.attempt,
+            max_attempts=retry.max_attempts,
+            chance=self._chance(),
+            previous=job.delay,
+        )
+        job.failed_as = failure.error_class
+        if failure.retry_after is not None and self.play.hold_lane:
+            worker.held_until = max(worker.held_until, self.now + failure.retry_after.total_seconds())
+        if isinstance(verdict, RetryAfter):
+            job.delay = verdict.delay
+            self._later(verdict.delay.total_seconds(), self._queue, job)
+        else:
+            self.tape.gave_up(self.now, job.attempt - job.calls, poison=job.poison)
+
+    # -- what the workers share ---------------------------------------------------------------------------------------
+    def _flush(self, worker: Worker) -> None:
+        """Tell the store, hear from it, and take a trial if there is one: the one statement a second."""
+        self._later(FLUSH_SECONDS * (0.9 + 0.2 * self._chance()), self._flush, worker)
+        guard = worker.guard
+        self._held_until = max(self._held_until, worker.held_until)
+        worker.held_until = self._held_until
+        if guard.policy.breaker is not None:
+            self._votes[worker.number] = Vote(
+                guard.vote(self.now), guard.shared.version, guard.calls_it(self.now)
+            )
+            self._judge()
+            guard.hear(self._shared, len(self._workers), self.now)
+            self._try(worker)
+        self._fill(worker)
+
+    def _judge(self) -> None:
+        policy = self.play.dependency.breaker
+        if policy is None:
+            return
+        current = [vote for vote in self._votes.values() if vote.version == self._shared.version]
+        judged = judge(
+            self._shared,
+            policy,
+            votes=sum(vote.broken for vote in current),
+            callers=sum(vote.calls_it for vote in self._votes.values()),
+            now=self._moment(),
+            chance=self._chance(),
+        )
+        if judged is not None:
+            self._shared = judged
+            if judged.state is BreakerState.OPEN:
+                self.tape.opened(self.now)
+
+    def _try(self, worker: Worker) -> None:
+        """One trial a flush: so that they are spread over the fleet, and no single bad node decides."""
+        if not self._ready or not worker.free or self._shared.state is not BreakerState.HALF_OPEN:
+            return
+        self._trials += 1
+        holder = f"{worker.number}:{self._trials}"
+        until = self._moment() + timedelta(seconds=self.scenario.timeout_seconds + TRIAL_GRACE)
+        lent = take_trial(self._shared, holder, now=self._moment(), until=until)
+        if lent is not None:
+            self._shared = lent
+            job = self._ready.popleft()
+            job.attempt += 1
+            self._call(job, worker, 0, holder)
+
+    def _end_trial(self, attempt: Attempt, outcome: Outcome) -> None:
+        ended = end_trial(self._shared, attempt.holder or "", outcome)
+        if ended is None:
+            return
+        self._shared = ended
+        self._judge()
+        attempt.worker.guard.hear(self._shared, len(self._workers), self.now)
