@@ -1,0 +1,23 @@
+"""Artefacts in a dictionary, for tests."""
+
+from __future__ import annotations
+
+import errno
+
+
+class MemoryArtefacts:
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    async def put(self, name: str, data: bytes) -> str:
+        self.kept[name] = data
+        return name
+
+    async def get(self, reference: str) -> bytes:
+        try:
+            return self.kept[reference]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, "no such artefact", reference) from None
+
+    async def delete(self, reference: str) -> None:
+        self.kept.pop(reference, None)

@@ -1,0 +1,205 @@
+"""What is kept of attempts beside their results: what was said during them, and what they have put outside."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.domain.job import Claimed, JobId, Lease, Settlement
+from holdfast.domain.moves import State
+from holdfast.domain.verdict import Verdict
+from holdfast.engine.artefacts import MARK
+from holdfast.engine.ports import Answer, Reclaim, Retention
+from holdfast.errors import LeaseLost
+from tests.contract.world import MINUTE, World, bury, done, release, retry
+
+SAID = ("12:00 INFO mail: connecting", 'it said "ü" \\ {"a": 1}')
+
+
+async def settle_saying(world: World, claimed: Claimed, verdict: Verdict, *said: str) -> Answer:
+    [answer] = await world.store.settle([Settlement(claimed.lease, verdict, claimed.attempt, logs=said)])
+    return answer
+
+
+async def put(world: World, lease: Lease, name: str | None = None) -> str:
+    reference = f"{lease.job_id}/{lease.epoch}/{name}" if name else f"{lease.job_id}/{lease.epoch}.json"
+    await world.store.record_artefact(lease, reference, name, 2_000_000)
+    return reference
+
+
+async def references(world: World, job_id: JobId) -> list[str]:
+    return [artefact.reference for artefact in await world.store.artefacts(job_id)]
+
+
+# -- logs ---------------------------------------------------------------------------------------------------------------
+async def test_what_was_said_is_kept_with_its_own_attempt(world: World) -> None:  # E42
+    job_id = await world.enqueue()
+    await settle_saying(world, await world.claim_one(), retry(), *SAID)
+    await settle_saying(world, await world.claim_one(), retry())
+    await settle_saying(world, await world.claim_one(), bury(), "at last")
+    attempts = await world.store.attempts(job_id)
+    assert [attempt.logs for attempt in attempts] == [SAID, (), ("at last",)]
+    assert [attempt.outcome for attempt in attempts] == ["retry", "retry", "failed"]
+
+
+@pytest.mark.parametrize("verdict", [done(), release()], ids=["complete", "released"])
+async def test_an_attempt_that_did_not_fail_may_keep_them_too(world: World, verdict: Verdict) -> None:  # E42
+    job_id = await world.enqueue()
+    assert await settle_saying(world, await world.claim_one(), verdict, *SAID) is Answer.APPLIED
+    [attempt] = await world.store.attempts(job_id)
+    assert attempt.logs == SAID
+
+
+async def test_logs_that_are_sent_again_are_kept_once(world: World) -> None:  # E6 E42
+    job_id = await world.enqueue()
+    claimed = await world.claim_one()
+    assert await settle_saying(world, claimed, retry(), *SAID) is Answer.APPLIED
+    assert await settle_saying(world, claimed, retry(), "something else") is Answer.REPEATED
+    [attempt] = await world.store.attempts(job_id)
+    assert attempt.logs == SAID
+
+
+async def test_a_group_keeps_the_logs_of_those_that_have_some(world: World) -> None:  # E42 E46
+    ids = [await world.enqueue() for _ in range(4)]
+    claimed = await world.claim(limit=4)
+    said: dict[JobId, tuple[str, ...]] = {ids[0]: ("first",), ids[2]: ("third", "twice")}
+    settlements = [Settlement(c.lease, retry(), 1, logs=said.get(c.lease.job_id, ())) for c in claimed]
+    assert await world.store.settle(settlements) == [Answer.APPLIED] * 4
+    for job_id in ids:
+        [attempt] = await world.store.attempts(job_id)
+        assert attempt.logs == said.get(job_id, ())
+
+
+async def test_logs_of_a_job_that_is_gone_are_dropped(world: World) -> None:  # E42
+    await world.enqueue()
+    claimed = await world.claim_one()
+    await world.settle(claimed, done())
+    await world.store.purge(None, Retention(jobs=timedelta()), 100)
+    assert await settle_saying(world, claimed, done(), *SAID) is Answer.STALE
+    assert await world.store.attempts(claimed.lease.job_id) == []
+
+
+# -- results outside ------------------------------------------------------------------------------------------------------
+async def test_a_row_shows_where_its_result_is(world: World) -> None:  # E3a E42
+    job_id = await world.enqueue()
+    claimed = await world.claim_one()
+    reference = await put(world, claimed.lease)
+    assert await world.settle(claimed, done(MARK + reference)) is Answer.APPLIED
+    row = await world.row(job_id)
+    assert (row.state, row.result, row.artefact) == (State.COMPLETE, None, reference)
+    [artefact] = await world.store.artefacts(job_id)
+    assert (artefact.reference, artefact.name, artefact.bytes) == (reference, None, 2_000_000)
+    assert (artefact.job_id, artefact.epoch) == claimed.lease
+
+
+@pytest.mark.parametrize("result", ['"@nobody/1.json"', '{"artefact":"@x"}', '["@"]'])
+async def test_no_result_can_be_taken_for_a_reference(world: World, result: str) -> None:  # E42
+    job_id = await world.enqueue()
+    await world.settle(await world.claim_one(), done(result))
+    row = await world.row(job_id)
+    assert row.artefact is None
+    assert row.result is not None
+
+
+async def test_a_late_result_shows_where_it_is(world: World) -> None:  # E35 E42
+    job_id = await world.enqueue(deadline=MINUTE)
+    claimed = await world.claim_one(await world.session(timedelta(hours=1)))
+    await world.advance("2m")
+    assert await world.store.time_out(10) == [job_id]
+    reference = await put(world, claimed.lease)  # the deadline does not make it homeless
+    assert await world.settle(claimed, done(MARK + reference)) is Answer.LATE
+    [late] = await world.store.late_results(job_id)
+    assert (late.result, late.artefact) == (None, reference)
+    assert (await world.row(job_id)).artefact is None
+
+
+async def test_an_artefact_is_noted_once_however_often_it_is_sent(world: World) -> None:  # E6 E42
+    job_id = await world.enqueue()
+    claimed = await world.claim_one()
+    assert await put(world, claimed.lease) == await put(world, claimed.lease)
+    files = [await put(world, claimed.lease, name) for name in ("b.xml", "a.xml")]
+    assert set(await references(world, job_id)) == {f"{job_id}/{claimed.lease.epoch}.json", *files}
+    assert [a.name for a in await world.store.artefacts(job_id) if a.name] == ["a.xml", "b.xml"]
+
+
+async def test_a_replaced_worker_can_note_no_artefact(world: World) -> None:  # E4 E42
+    job_id = await world.enqueue()
+    old = await world.claim_one(await world.session(timedelta(seconds=5)))
+    await world.advance("10s")
+    [lost] = await world.store.expired(10)
+    assert await world.store.reclaim([Reclaim(lost.lease, retry(), crashed=True)]) == 1
+    with pytest.raises(LeaseLost):
+        await put(world, old.lease)
+    new = await world.claim_one()
+    reference = await put(world, new.lease)
+    await world.settle(new, done(MARK + reference))
+    assert await references(world, job_id) == [reference]
+    assert "stale_write" in await world.kinds(job_id)
+
+
+async def test_nobody_can_note_an_artefact_of_a_lease_that_was_never_given_out(
+    world: World,
+) -> None:  # E4 E42
+    job_id = await world.enqueue()
+    for lease in (Lease(job_id, 10**6), Lease(JobId("0190a0b0-1111-7abc-8def-0123456789ab"), 1)):
+        with pytest.raises(LeaseLost):
+            await put(world, lease)
+    assert await references(world, job_id) == []
+
+
+# -- retention ------------------------------------------------------------------------------------------------------------
+async def test_a_result_expires_after_its_artefacts_are_gone(world: World) -> None:  # E38 E42
+    job_id = await world.enqueue()
+    first = await world.claim_one()
+    orphan = await put(world, first.lease)  # this attempt had written its result, then failed to say so
+    await world.settle(first, retry())
+    second = await world.claim_one()
+    result, file = await put(world, second.lease), await put(world, second.lease, "log.txt")
+    await world.settle(second, done(MARK + result))
+    keep = Retention(results=timedelta(hours=1))
+    assert await world.store.artefacts_due(None, keep, 10) == []
+    await world.advance("2h")
+    assert await world.store.purge(None, keep, 10) == 0
+    assert (await world.row(job_id)).artefact == result
+    due = await world.store.artefacts_due(None, keep, 10)
+    assert {artefact.reference for artefact in due} == {orphan, result, file}
+    assert await world.store.artefacts_due("another task", keep, 10) == []
+    assert len(await world.store.artefacts_due("email", keep, 2)) == 2
+    await world.store.forget_artefacts(due)
+    await world.store.forget_artefacts(due)
+    assert await world.store.artefacts_due(None, keep, 10) == []
+    assert await world.store.purge(None, keep, 10) == 1
+    row = await world.row(job_id)
+    assert (row.artefact, row.expired_at is not None) == (None, True)
+    assert (await world.kinds(job_id))[-1] == "expired"
+
+
+async def test_a_finished_job_is_purged_after_its_artefacts_with_its_logs(world: World) -> None:  # E38 E42
+    job_id = await world.enqueue()
+    claimed = await world.claim_one()
+    await put(world, claimed.lease, "page.png")
+    await settle_saying(world, claimed, bury(), *SAID)
+    keep = Retention(results=timedelta(), jobs=timedelta(hours=1))
+    await world.advance("2h")
+    assert await world.store.artefacts_due(None, keep, 10) == []  # a dead letter is a person's to decide on
+    await world.store.discard(job_id, "ann", "seen")
+    assert await world.store.purge(None, keep, 10) == 0
+    [due] = await world.store.artefacts_due(None, keep, 10)
+    assert due.name == "page.png"
+    await world.store.forget_artefacts([due])
+    assert await world.store.purge(None, keep, 10) == 1
+    assert await world.store.job(job_id) is None
+    assert await world.store.attempts(job_id) == []
+    assert await references(world, job_id) == []
+
+
+async def test_an_artefact_of_a_job_that_is_not_finished_is_never_due(world: World) -> None:  # E38
+    await world.enqueue()
+    claimed = await world.claim_one()
+    await put(world, claimed.lease)
+    await world.advance("10s")
+    keep = Retention(results=timedelta(), jobs=timedelta())
+    assert await world.store.artefacts_due(None, keep, 10) == []
+    await world.settle(claimed, retry())
+    assert await world.store.artefacts_due(None, keep, 10) == []
