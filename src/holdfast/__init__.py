@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
     from holdfast.domain.backoff import exponential, fixed, polynomial, table
-    from holdfast.domain.job import Attempt, DeadLetter, Event, JobRow, LateResult
+    from holdfast.domain.gates import Admit, Asking, Hold, Reject
+    from holdfast.domain.job import Artefact, Attempt, DeadLetter, Event, JobRow, LateResult, WorkerRow
+    from holdfast.domain.limits import Limit, Limits
     from holdfast.domain.moves import MOVES, State
     from holdfast.domain.policy import Retry
+    from holdfast.domain.schedule import Cron, Every
+    from holdfast.domain.windows import Window, Windows
     from holdfast.engine.context import THIS_JOB, Job, current_job
     from holdfast.engine.ports import Moved, Page, Retention, Transaction
     from holdfast.engine.tasks import Handle, Task
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
         JobFailed,
         LeaseLost,
         PayloadError,
+        ResultExpired,
         Retryable,
         SchemaMismatch,
         Snooze,
@@ -36,12 +41,18 @@ __version__ = "0.1.0"
 __all__ = [
     "MOVES",
     "THIS_JOB",
+    "Admit",
+    "Artefact",
+    "Asking",
     "Attempt",
     "Conflict",
+    "Cron",
     "DeadLetter",
     "Event",
+    "Every",
     "Fatal",
     "Handle",
+    "Hold",
     "Holdfast",
     "HoldfastError",
     "Job",
@@ -49,9 +60,13 @@ __all__ = [
     "JobRow",
     "LateResult",
     "LeaseLost",
+    "Limit",
+    "Limits",
     "Moved",
     "Page",
     "PayloadError",
+    "Reject",
+    "ResultExpired",
     "Retention",
     "Retry",
     "Retryable",
@@ -65,6 +80,9 @@ __all__ = [
     "UnknownJob",
     "UnknownTask",
     "UsageError",
+    "Window",
+    "Windows",
+    "WorkerRow",
     "current_job",
     "exponential",
     "fixed",
@@ -80,14 +98,26 @@ _HOMES = {
     "fixed": "holdfast.domain.backoff",
     "polynomial": "holdfast.domain.backoff",
     "table": "holdfast.domain.backoff",
+    "Admit": "holdfast.domain.gates",
+    "Asking": "holdfast.domain.gates",
+    "Hold": "holdfast.domain.gates",
+    "Reject": "holdfast.domain.gates",
+    "Artefact": "holdfast.domain.job",
     "Attempt": "holdfast.domain.job",
     "DeadLetter": "holdfast.domain.job",
     "Event": "holdfast.domain.job",
     "JobRow": "holdfast.domain.job",
     "LateResult": "holdfast.domain.job",
+    "WorkerRow": "holdfast.domain.job",
+    "Limit": "holdfast.domain.limits",
+    "Limits": "holdfast.domain.limits",
     "MOVES": "holdfast.domain.moves",
     "State": "holdfast.domain.moves",
     "Retry": "holdfast.domain.policy",
+    "Cron": "holdfast.domain.schedule",
+    "Every": "holdfast.domain.schedule",
+    "Window": "holdfast.domain.windows",
+    "Windows": "holdfast.domain.windows",
     "Job": "holdfast.engine.context",
     "THIS_JOB": "holdfast.engine.context",
     "current_job": "holdfast.engine.context",
@@ -103,6 +133,7 @@ _HOMES = {
     "JobFailed": "holdfast.errors",
     "LeaseLost": "holdfast.errors",
     "PayloadError": "holdfast.errors",
+    "ResultExpired": "holdfast.errors",
     "Retryable": "holdfast.errors",
     "SchemaMismatch": "holdfast.errors",
     "Snooze": "holdfast.errors",

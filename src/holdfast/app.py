@@ -7,29 +7,42 @@ import gc
 import inspect
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
     asynccontextmanager,
     contextmanager,
 )
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 
+from holdfast.domain.breaker import BreakerPolicy
+from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.classify import Rule
 from holdfast.domain.duration import Duration, optional
+from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.job import (
     Enqueued,
     JobId,
     NewJob,
 )
+from holdfast.domain.limiter import LimiterPolicy
+from holdfast.domain.limits import Limits, whole_queue
 from holdfast.domain.moves import Kind
 from holdfast.domain.policy import Retry
+from holdfast.domain.schedule import Missed, Schedule, When
 from holdfast.duties.duties import Duties
+from holdfast.engine import schedules
+from holdfast.engine.admission import Admission, Probe
 from holdfast.engine.engine import Engine
-from holdfast.engine.ports import Clock, EnqueuesDirectly, Hook, Retention, Rng, Store
+from holdfast.engine.engines import Engines
+from holdfast.engine.policies.reloading import Reloader, find
+from holdfast.engine.policies.values import Policies
+from holdfast.engine.ports import Artefacts, Clock, Hook, RegistersLanes, Retention, Rng, Store
 from holdfast.engine.settings import Settings
-from holdfast.engine.tasks import EXECUTORS, Policy, Task
+from holdfast.engine.tasks import EXECUTORS, STUCK_ACTIONS, Policy, Task
 from holdfast.errors import UnknownTask, UsageError
 from holdfast.portal import Portal, SyncVerbs
 from holdfast.verbs import Verbs
@@ -39,6 +52,8 @@ from holdfast.wiring import (
     SystemRng,
     SystemThreads,
     database_url,
+    http_probe,
+    make_artefacts,
     make_store,
     thread_pool,
 )
@@ -56,7 +71,8 @@ class Holdfast(Verbs):
     """A set of tasks over one database.
 
     *url* defaults to `HOLDFAST_DATABASE_URL`, else `sqlite:///holdfast.db`. Settings (`lease`, `heartbeat`, `poll`,
-    `reclaim_every`, `concurrency`, `grace`, …) come by keyword or from `HOLDFAST_<NAME>`.
+    `reclaim_every`, `concurrency`, `grace`, …) come by keyword or from `HOLDFAST_<NAME>`. *policies* is a file that is
+    laid over what the code says about tasks; by default `HOLDFAST_POLICIES`, else ./holdfast.toml if there is one.
     """
 
     def __init__(
@@ -64,6 +80,7 @@ class Holdfast(Verbs):
         url: str | None = None,
         *,
         retention: Retention | None = None,
+        policies: str | Path | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
         store: Store | None = None,
@@ -73,18 +90,19 @@ class Holdfast(Verbs):
         self.settings = Settings.read(settings, os.environ)
         self.retention = retention
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.schedules: dict[str, Schedule] = {}
+        self._reloader = Reloader(find(policies, os.environ))
+        self.admission = Admission(lambda: self._reloader.policies)
         self.payload_limit = self.settings.payload_limit
         self._clock, self._rng, self._ids = clock or SystemClock(), rng or SystemRng(), SystemIds()
         self._threads = SystemThreads()
         self._given_store = store
-        self._engine: Engine | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._opening: asyncio.Lock | None = None
+        self._artefacts: Artefacts | None = None  #: made when it is needed, where the settings name a place
+        self._engines = Engines(self.make_engine, self._make_closed_engine, owned=store is None)
         self._portal: Portal | None = None
         self._lifespan: Lifespan | None = None
         self._middleware: list[Middleware] = []
         self._hooks: list[tuple[frozenset[Kind], Hook]] = []
-        self._direct: EnqueuesDirectly | None = None
         self.new_id = self._ids.job_id
 
     # -- declaring --------------------------------------------------------------------------------------------------
@@ -107,8 +125,12 @@ class Holdfast(Verbs):
         deadline: Duration | None = None,
         dedupe_for: Duration | None = None,
         start_within: Duration | None = None,
+        stuck_after: Duration | None = "30m",
+        stuck_action: str = "report",
         version: int = 1,
         rules: Sequence[Rule] = (),
+        limits: Limits | None = None,
+        cost: float = 1.0,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:
@@ -134,6 +156,8 @@ class Holdfast(Verbs):
         deadline: Duration | None = None,
         dedupe_for: Duration | None = None,
         start_within: Duration | None = None,
+        stuck_after: Duration | None = "30m",
+        stuck_action: str = "report",
         rules: Sequence[Rule] = (),
         **plain: Any,
     ) -> Task[P, R]:
@@ -146,6 +170,8 @@ class Holdfast(Verbs):
             raise UsageError(f"execute is {execute!r}; it is one of {', '.join(EXECUTORS)}")
         if execute == "async" and not inspect.iscoroutinefunction(function):
             raise UsageError(f"{name} is a plain function; it runs with execute='thread' or 'process'")
+        if stuck_action not in STUCK_ACTIONS:
+            raise UsageError(f"stuck_action is {stuck_action!r}; it is one of {', '.join(STUCK_ACTIONS)}")
         unknown = plain.keys() - Policy.__dataclass_fields__
         if unknown:
             raise UsageError(
@@ -160,12 +186,87 @@ class Holdfast(Verbs):
             deadline=optional(deadline),
             dedupe_for=optional(dedupe_for),
             start_within=optional(start_within),
+            stuck_after=optional(stuck_after),
+            stuck_action=stuck_action,
             rules=tuple(rules),
             **plain,
         )
         task: Task[P, R] = Task(function, name, policy, self)
+        self._reloader.adopt(task)
         self.tasks[name] = task
         return task
+
+    @overload
+    def schedule(
+        self,
+        when: When,
+        /,
+        *,
+        name: str | None = None,
+        missed: Missed = "once",
+        args: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        owner: str | None = None,
+    ) -> Callable[[Task[P, R]], Task[P, R]]: ...
+
+    @overload
+    def schedule(
+        self,
+        task: Task[P, R],
+        when: When,
+        /,
+        *,
+        name: str | None = None,
+        missed: Missed = "once",
+        args: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        owner: str | None = None,
+    ) -> Task[P, R]: ...
+
+    def schedule(self, *given: Any, **options: Any) -> Any:
+        """Enqueue a task by the clock: `@app.schedule(Cron("0 7 * * mon-fri", zone="Europe/Berlin"))` above
+        `@app.task`, or `app.schedule(task, Every("5m"))`. *missed* says what becomes of ticks at which nobody was
+        there: "once" (one job for all of them), "skip" or "all". *name* tells schedules of one task apart."""
+
+        def keep(task: Any) -> Any:
+            if not isinstance(task, Task) or self.tasks.get(task.name) is not task:
+                raise UsageError(f"{task!r:.60} is not a task of this app; put @app.schedule above @app.task")
+            declared = schedules.declare(task, given[-1], **options)
+            if declared.name in self.schedules:
+                raise UsageError(
+                    f"there is a schedule named {declared.name!r} already; give this one another name="
+                )
+            self.schedules[declared.name] = declared
+            return task
+
+        return keep(given[0]) if len(given) == 2 else keep
+
+    @property
+    def policies(self) -> Policies:
+        """What the policy file says, as it is in force now."""
+        return self._reloader.policies
+
+    def dependency(
+        self,
+        name: str,
+        *,
+        breaker: BreakerPolicy | None = BreakerPolicy(),  # noqa: B008 - a frozen value
+        limiter: LimiterPolicy | None = LimiterPolicy(),  # noqa: B008
+        budget: BudgetPolicy | None = BudgetPolicy(),  # noqa: B008
+        probe: str | Probe | None = None,
+    ) -> None:
+        """How the calls of a dependency are guarded; None switches a mechanism off. Tasks name it by `depends_on=`.
+
+        *probe* is asked before calls are tried again after an outage: a URL (any answer below 500 is a good one) or an
+        async function that answers whether all is well.
+        """
+        self.admission.dependencies[name] = DependencyPolicy(breaker=breaker, limiter=limiter, budget=budget)
+        if probe is not None:
+            self.admission.probes[name] = http_probe(probe) if isinstance(probe, str) else probe
+
+    def queue(self, name: str, limits: Limits) -> None:
+        """The limits of a queue as a whole."""
+        self.admission.queues[name] = whole_queue(limits)
 
     def lifespan(self, make: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
         """An async generator with one `yield`: resources of a worker process. Handlers find them as `job.resources`."""
@@ -190,6 +291,10 @@ class Holdfast(Verbs):
 
         return keep
 
+    def _check_policies(self) -> None:
+        if self.tasks:  # an app without any only looks at the database
+            self._reloader.check(self.tasks)
+
     # -- opening ----------------------------------------------------------------------------------------------------
     async def __aenter__(self) -> Holdfast:
         await self.engine()
@@ -200,38 +305,48 @@ class Holdfast(Verbs):
 
     async def engine(self) -> Engine:
         """The engine of the running event loop; opens the store when it is not open yet."""
-        loop = asyncio.get_running_loop()
-        if self._engine is not None and self._loop is loop:
-            return self._engine
-        if self._opening is None or self._loop is not loop:
-            self._loop, self._engine, self._opening = loop, None, asyncio.Lock()
-        async with self._opening:
-            if self._engine is None:
-                self._engine = await self.make_engine()
-        return self._engine
+        return await self._engines.here()
 
     async def make_engine(self) -> Engine:
         """A new engine with a store of its own, opened in the running loop."""
+        self._check_policies()
         store = self._given_store or make_store(self.url, self._clock, self._threads)
         store.hooks = self._hooks
         try:
             await store.open()
+            if isinstance(store, RegistersLanes):
+                own = [task.lane for task in self.tasks.values()]
+                await store.register([*own, *(lane._replace(fair=True) for lane in own)])
         except BaseException:
             await store.close()
             raise
-        return Engine(store, self.tasks, self.settings, self._clock, self._rng, self._ids)
+        return Engine(
+            store,
+            self.tasks,
+            self.settings,
+            self._clock,
+            self._rng,
+            self._ids,
+            self._find_artefacts(),
+            self.admission,
+        )
+
+    def _find_artefacts(self) -> Artefacts | None:
+        if self._artefacts is None and self.settings.artefacts is not None:
+            self._artefacts = make_artefacts(self.settings.artefacts)
+        return self._artefacts
 
     async def close(self) -> None:
-        engine, self._engine = self._engine, None
-        if engine is not None and self._given_store is None:
-            await engine.store.close()
+        await self._engines.close()
 
     @contextmanager
     def replaced(self, *, store: Store, clock: Clock) -> Iterator[Holdfast]:
         """Another *store* and *clock* inside the block, for tests; afterwards everything is as it was."""
         before = self.__dict__.copy()
         self.url, self._given_store, self._clock = "memory://", store, clock
-        self._engine = self._loop = self._opening = self._portal = self._direct = None
+        self._artefacts = make_artefacts("memory://") if self.settings.artefacts else None
+        self._engines = Engines(self.make_engine, self._make_closed_engine, owned=False)
+        self._portal = None
         try:
             yield self
         finally:
@@ -250,20 +365,19 @@ class Holdfast(Verbs):
     def send_sync(self, jobs: Sequence[NewJob], connection: Any = None) -> Sequence[Enqueued]:
         if connection is not None:
             return self._sync_engine().enqueue_sync(jobs, connection)
-        if self._direct is None and not self.url.startswith("postgres"):
-            store = self._sync_engine().store
-            self._direct = store if isinstance(store, EnqueuesDirectly) else None
-        if self._direct is not None:
-            return self._direct.enqueue_sync(jobs)
+        direct = self._engines.direct()
+        if direct is not None:
+            return direct.enqueue_sync(jobs)
         return self.portal.call(lambda engine: engine.enqueue(jobs))
 
     def _sync_engine(self) -> Engine:
         """An engine for calls that need no event loop: enqueueing on SQLite and on connections of the caller's."""
-        store = (
-            self._engine.store
-            if self._engine
-            else self._given_store or make_store(self.url, self._clock, self._threads)
-        )
+        self._check_policies()
+        return self._engines.anywhere()
+
+    def _make_closed_engine(self) -> Engine:
+        self._check_policies()
+        store = self._given_store or make_store(self.url, self._clock, self._threads)
         store.hooks = self._hooks
         return Engine(store, self.tasks, self.settings, self._clock, self._rng, self._ids)
 
@@ -310,7 +424,7 @@ class Holdfast(Verbs):
             resources = await stack.enter_async_context(self._lifespan()) if self._lifespan else None
             pool = thread_pool((concurrency or self.settings.concurrency) + 4)
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-            chores = Duties(engine, self.retention)
+            chores = Duties(engine, self.retention, self.schedules)
             worker = Worker(
                 engine,
                 self._threads,
@@ -324,9 +438,18 @@ class Holdfast(Verbs):
             )
             if handle_signals:  # the process is ours
                 _stop_on_signals(worker, stack)
+                _reload_on_signal(self._reloader, self.tasks, stack)
                 gc.collect()
                 gc.freeze()  # what was imported lives on: no later collection has to walk it
+            if self._reloader.path is not None:
+                looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
+                stack.push_async_callback(_end, looking)
             await _run_together(worker, chores if duties else None)
+
+
+async def _end(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _run_together(worker: Worker, chores: Duties | None) -> None:
@@ -354,3 +477,12 @@ def _stop_on_signals(worker: Worker, stack: AsyncExitStack) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
         stack.callback(loop.remove_signal_handler, number)
+
+
+def _reload_on_signal(reloader: Reloader, tasks: Mapping[str, Task[Any, Any]], stack: AsyncExitStack) -> None:
+    """SIGHUP reads the policies again. At a terminal it keeps its meaning: the terminal is gone, and so are we."""
+    if reloader.path is None or sys.stdin is None or sys.stdin.isatty():
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, lambda: reloader.reload(tasks, asked=True))
+    stack.callback(loop.remove_signal_handler, signal.SIGHUP)

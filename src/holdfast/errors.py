@@ -8,12 +8,13 @@ HoldfastError
 ├── Conflict              a person's move lost to the state the job is in
 ├── LeaseLost             a worker's write came after its lease had ended: nothing was changed
 ├── JobFailed             `handle.result()` of a job that ended without a result
+├── ResultExpired         the result or file of a job was there once, and was removed
 └── StoreError            the database refused
     ├── StoreUnavailable  it cannot be reached now; the same call may go through later
     └── SchemaMismatch    it is missing, older or newer than this version of Holdfast
 
 Raised by handlers, to steer what happens next:
-Retryable · Fatal · Snooze
+Retryable · Fatal · Snooze · DependencyHeld
 """
 
 from __future__ import annotations
@@ -80,6 +81,16 @@ class JobFailed(HoldfastError):
         self.job_id, self.state, self.code = job_id, state, code
 
 
+class ResultExpired(HoldfastError):
+    """What the job left behind was kept for its time and then removed."""
+
+    code = "EXPIRED"
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"EXPIRED: {what} is gone: {why}; enqueue the job again to have it made anew")
+        self.what = what
+
+
 class StoreError(HoldfastError):
     """The database refused, and trying again will not help by itself."""
 
@@ -118,3 +129,12 @@ class Snooze(Exception):
     def __init__(self, after: Duration) -> None:
         super().__init__(f"snoozed for {after}")
         self.after = after
+
+
+class DependencyHeld(Snooze):
+    """Raised by `job.dependency(…)` when the breaker of that dependency is open: let it through, and the job waits."""
+
+    def __init__(self, name: str, after: timedelta) -> None:
+        super().__init__(after)
+        self.args = (f"the breaker of {name} is open",)
+        self.name = name

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
+from datetime import datetime
 from typing import Any
 
 from holdfast.errors import StoreError, UsageError
@@ -34,6 +35,9 @@ _STATUS = {
     "job.completed": "complete",
     "job.taken_away": "lost",
 }
+
+#: Libraries that tell of every call at the level "info", with addresses that nobody has checked for secrets.
+CHATTY = ("httpx", "httpx2")
 
 
 def configure(*, keep: bool = False, quiet: bool = False) -> None:
@@ -63,7 +67,7 @@ def configure(*, keep: bool = False, quiet: bool = False) -> None:
     )
     if not (keep and structlog.is_configured()):
         structlog.configure(
-            processors=[*shared, render],
+            processors=[*shared, keep_with_attempt, render],
             wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
             # The stream of the moment, not of the set-up: whoever swaps stderr gets the lines.
             logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
@@ -81,6 +85,8 @@ def configure(*, keep: bool = False, quiet: bool = False) -> None:
         )
         root.addHandler(handler)
         root.setLevel(level.upper())
+        for name in CHATTY:
+            logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
 
 
 class _ToStderr(logging.Handler):
@@ -116,21 +122,36 @@ def spare_traceback(_logger: Any, _method: str, event: MutableMapping[str, Any])
     return event
 
 
-def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    for key, value in event.items():
-        event[key] = _redacted(key, value)
+def keep_with_attempt(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """What a handler says through structlog is kept with its attempt, as its lines through the standard library are."""
+    from holdfast.engine.context import current_log
+
+    log = current_log()
+    if log is not None:
+        facts = {name: value for name, value in event.items() if name not in ("event", "level", "timestamp")}
+        at = datetime.fromisoformat(event["timestamp"])
+        log.add(at, str(event["level"]).upper(), str(event["event"]), facts)
     return event
 
 
-def _redacted(key: object, value: Any) -> Any:
+def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for key, value in event.items():
+        event[key] = redacted(key, value)
+    return event
+
+
+def redacted(key: object, value: Any) -> Any:
+    """*value* of this name, as it may be read."""
     if isinstance(key, str) and is_secret(key) and value is not None:
         return HIDDEN
     if isinstance(value, str):
         return redact_text(value)
     if isinstance(value, Mapping):
-        return {name: _redacted(name, inner) for name, inner in value.items()}
+        return {name: redacted(name, inner) for name, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_redacted(None, inner) for inner in value]
+        return [redacted(None, inner) for inner in value]
     return redact_text(str(value)) if isinstance(value, BaseException) else value
 
 

@@ -8,8 +8,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from holdfast.domain.duration import Duration
-from holdfast.domain.job import JobId
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Threads
 from holdfast.verbs import Verbs
@@ -73,7 +71,3 @@ class SyncVerbs:
             return self._portal.wait_for(getattr(self._portal, verb)(*args, **kwargs))
 
         return call
-
-    def result(self, job_id: str, timeout: Duration | None = None) -> Any:
-        """Wait for a job's end and give its result."""
-        return self._portal.wait_for(self._portal.wait(JobId(job_id), timeout)).result

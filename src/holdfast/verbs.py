@@ -6,8 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import Any
 
+from holdfast.domain.breaker import Breaker
 from holdfast.domain.duration import Duration, optional
+from holdfast.domain.explain import Explanation
 from holdfast.domain.job import (
+    Artefact,
     Attempt,
     DeadLetter,
     DeadLetterFilter,
@@ -17,9 +20,13 @@ from holdfast.domain.job import (
     JobId,
     JobRow,
     LateResult,
+    WorkerRow,
 )
+from holdfast.domain.lanes import Held
 from holdfast.domain.moves import State
 from holdfast.engine.engine import Engine
+from holdfast.engine.explaining import LaneRow, QueueRow
+from holdfast.engine.lanestore import Outlook
 from holdfast.engine.ports import Page, Retention
 from holdfast.errors import JobFailed, UsageError
 
@@ -38,6 +45,20 @@ class Verbs(ABC):
             raise JobFailed(job_id, row.state, row.error_code, row.error_message)
         return row
 
+    async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
+        """Wait for the end and give the result, wherever it is kept. `JobFailed` when there is none, `ResultExpired` when
+        it was removed, `TimeoutError` when time is up."""
+        row = await self.wait(JobId(job_id), timeout)
+        return await (await self.engine()).result_of(row)
+
+    async def artefact(self, reference: str) -> bytes:
+        """What a handler has kept by `job.artefact(…)`, or a large result as JSON. `ResultExpired` when it was removed."""
+        return await (await self.engine()).keeper.read(reference)
+
+    async def artefacts(self, job_id: str) -> list[Artefact]:
+        """What the job's attempts have put outside of the database."""
+        return await (await self.engine()).artefacts(job_id)
+
     async def job(self, job_id: str) -> JobRow:
         """The job as it is now. `UnknownJob` when there is none."""
         return await (await self.engine()).job(job_id)
@@ -49,6 +70,57 @@ class Verbs(ABC):
     async def counts(self) -> dict[str, int]:
         """How many jobs are in each state."""
         return await (await self.engine()).counts()
+
+    async def pause(
+        self,
+        name: str,
+        *,
+        kind: str = "queue",
+        duration: Duration | None = None,
+        reason: str = "",
+        by: str = "api",
+    ) -> None:
+        """Start nothing more of a queue, task, lane, dependency or duty, until `resume` or for a *duration*. What runs
+        goes on. No job is touched, so it costs the same however many wait."""
+        await (await self.engine()).pause(kind, name, span=optional(duration), reason=reason, by=by)
+
+    async def resume(self, name: str, *, kind: str = "queue", by: str = "api") -> bool:
+        """End a pause; whether there was one."""
+        return await (await self.engine()).resume(kind, name, by=by)
+
+    async def holds(self) -> list[Held]:
+        """What is held now: by people, and by services that asked for it."""
+        return await (await self.engine()).holds()
+
+    async def breakers(self) -> list[Outlook]:
+        """The dependencies, as all workers together see them."""
+        return await (await self.engine()).breakers()
+
+    async def open_breaker(
+        self, name: str, *, duration: Duration | None = None, reason: str = "", by: str = "api"
+    ) -> Breaker:
+        """Hold back all calls to a dependency for *duration* (its cooldown), whatever its workers saw; then trials begin."""
+        return await (await self.engine()).open_breaker(name, span=optional(duration), reason=reason, by=by)
+
+    async def close_breaker(self, name: str, *, reason: str = "", by: str = "api") -> Breaker:
+        """Let calls to a dependency begin again, without trials."""
+        return await (await self.engine()).close_breaker(name, reason=reason, by=by)
+
+    async def explain(self, job_id: str) -> Explanation:
+        """Why the job is not running, and when it is expected to: one sentence, a code, and facts."""
+        return await (await self.engine()).explain(job_id)
+
+    async def lanes(self) -> list[LaneRow]:
+        """Every lane: what waits in it, what holds it, what limits it."""
+        return await (await self.engine()).lanes()
+
+    async def queues(self) -> list[QueueRow]:
+        """Every queue: what waits in it, who serves it, whether it is paused."""
+        return await (await self.engine()).queues()
+
+    async def workers(self) -> list[WorkerRow]:
+        """The worker processes that live, oldest first, with the queues they serve and how many jobs they hold."""
+        return await (await self.engine()).workers()
 
     async def events(self, *, after: int = 0, limit: int = 1000, job_id: str | None = None) -> list[Event]:
         return await (await self.engine()).events(after=after, limit=limit, job_id=job_id)

@@ -1,4 +1,4 @@
-"""The only file that picks a concrete store, clock, chance, ids and threads. Everything else is given them."""
+"""The only file that picks a concrete store, place for artefacts, clock, chance, ids and threads. Everything else is given them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from holdfast.domain.job import JobId
-from holdfast.engine.ports import Clock, Store, Threads
+from holdfast.engine.ports import Artefacts, Clock, Store, Threads
 from holdfast.engine.settings import DEFAULT_URL
 from holdfast.errors import UsageError
 
@@ -75,12 +75,53 @@ class SystemThreads:
         return thread.join
 
 
+def http_probe(url: str) -> Callable[[], Awaitable[bool]]:
+    """Asks a URL: whoever answers at all, and not that something is broken, is there."""
+
+    async def ask() -> bool:
+        import httpx2
+
+        async with httpx2.AsyncClient(timeout=5, follow_redirects=False) as client:
+            return (await client.get(url)).status_code < 500
+
+    return ask
+
+
 def thread_pool(size: int) -> Executor:
     return ThreadPoolExecutor(size, thread_name_prefix="holdfast-job")
 
 
 def database_url(given: str | None) -> str:
     return given or os.environ.get("HOLDFAST_DATABASE_URL") or DEFAULT_URL
+
+
+#: How many files are written, read or deleted at once.
+_HANDS = 8
+
+
+def make_artefacts(place: str) -> Artefacts:
+    """Where artefacts are kept: a folder by its path or as file:///…, s3://bucket/prefix, or memory:// for tests."""
+    scheme, separator, rest = place.partition("://")
+    match scheme if separator else "path":
+        case "memory":
+            from holdfast.artefacts.memory import MemoryArtefacts
+
+            return MemoryArtefacts()
+        case "s3":
+            bucket, _, prefix = rest.partition("/")
+            if not bucket:
+                raise UsageError("s3:// needs a bucket, e.g. artefacts='s3://my-bucket/results'")
+            try:
+                from holdfast.artefacts.s3 import S3Artefacts
+            except ModuleNotFoundError as error:
+                raise UsageError(f"S3 needs the driver {error.name}; pip install 'holdfast[s3]'") from None
+            return S3Artefacts(bucket, prefix.strip("/"))
+    from holdfast.artefacts.files import FileArtefacts
+
+    folder = unquote(rest) if separator else place
+    if separator and not folder.startswith("/"):
+        raise UsageError(f"file://{folder[:80]} is not a folder; write file:///path, or the path alone")
+    return FileArtefacts(Path(folder), thread_pool(_HANDS))
 
 
 def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:

@@ -350,7 +350,10 @@ async def test_counts_and_lanes(world: World) -> None:
         "failed": 1,
         "cancelled": 1,
     }
-    assert await world.store.lanes() == {LANE: 2}
+    assert await world.store.lanes() == {LANE}
+    assert await world.store.depths() == {LANE: 2}
+    assert await world.store.depths([LANE]) == {LANE: 2}
+    assert await world.store.depths([LANE._replace(queue="other")]) == await world.store.depths([]) == {}
 
 
 async def test_a_hook_is_told_of_the_moves_it_asked_for(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 
@@ -26,3 +27,14 @@ def returns_a_lock() -> object:
     import threading
 
     return threading.Lock()
+
+
+def says() -> None:
+    log = logging.getLogger("handlers")
+    log.debug("too quiet to be heard")
+    log.info("from a process")
+    try:
+        raise OSError("broken")
+    except OSError:
+        log.exception("it broke")
+        raise

@@ -10,12 +10,18 @@ SQLITE, POSTGRES = load_sql("holdfast.stores.sqlite"), load_sql("holdfast.stores
 
 #: Files that one dialect has alone, and why.
 ONLY_SQLITE = {
+    "behind": "see `head`",
     "bury": "the wide row is updated; on PostgreSQL `end` moves the job to the table `done` for all three ends",
     "cancel": "likewise: PostgreSQL cancels through `end`",
     "claimed": "SQLite reads back what it claimed in a second statement; PostgreSQL returns it from `claim`",
     "dead_letter": "PostgreSQL writes the dead letter inside `end`",
+    "due": "when somebody is due is looked up before anything is written; PostgreSQL's `promote` answers it",
     "end_attempt": "PostgreSQL writes the attempt inside `end`, `requeue` and `complete`",
+    "entered": "the passes of a fair line are worked out by the domain; PostgreSQL does it in `stage`",
+    "flow": "likewise",
     "head": "the first jobs of a line; PostgreSQL looks at the lines inside `claim`",
+    "holding": "what is held; PostgreSQL looks at it inside `claim`",
+    "unplaced": "see `entered`",
 }
 ONLY_POSTGRES = {
     "end": "see SQLite's bury, cancel and dead_letter",
@@ -23,10 +29,10 @@ ONLY_POSTGRES = {
     "feed": "events in commit order need the snapshot's xmin; SQLite has one writer, so order is order",
     "grant": "who may go next of each key; SQLite looks at the keys while it picks",
     "job_events": "the events of one job from batched rows; a short query in SQLite's reader",
-    "lines": "which lines have somebody; SQLite asks `head`",
     "overdue": "time_out over the small tables; SQLite has one index for it",
     "record_step": "fenced in one statement; SQLite checks and writes in one transaction",
     "reject": "one INSERT; on SQLite it is `enqueue` and `bury` in one transaction",
+    "stage": "who came new into a fair line is placed by one statement; SQLite places with every enqueue and claim",
 }
 
 

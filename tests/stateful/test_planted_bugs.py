@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from holdfast.domain.job import JobId, Lease
+from holdfast.domain.job import JobId, Lease, Settlement
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Verdict
 from holdfast.engine.ports import Answer
@@ -21,7 +20,7 @@ from holdfast.stores.memory import people as memory_people
 from holdfast.stores.memory import recovering as memory_recovering
 from holdfast.stores.memory import settling as memory_settling
 from holdfast.stores.memory.tables import Job, Tables
-from holdfast.stores.sqlite import claims, people, phases, settling
+from holdfast.stores.sqlite import keys, people, phases, settling
 from holdfast.stores.sqlite.move import SQL
 from tests.stateful.benches import memory_benches, sqlite_benches
 from tests.stateful.machine import Bench, Machine
@@ -58,7 +57,7 @@ def late_result_applied(patch: Patch) -> None:
 
 
 def release_burns_an_attempt(patch: Patch) -> None:
-    rewrite(patch, "requeue", "attempt = attempt - (s.value ->> 5)", "attempt = attempt")
+    rewrite(patch, "requeue", "attempt = attempt - :back", "attempt = attempt")
 
 
 def retry_of_a_complete_job(patch: Patch) -> None:
@@ -74,11 +73,9 @@ def reclaim_forgets_the_attempt(patch: Patch) -> None:
     """The one that STYLE §11 tells of: the attempt is given back, and the job crashes worker after worker."""
     real = settling.way_back
 
-    def way_back(
-        told: settling.Told, lease: Lease, verdict: Verdict, outcome: str, crashes: int | None
-    ) -> tuple[Any, ...]:
-        row = real(told, lease, verdict, outcome, crashes)
-        return (*row[:5], 1, *row[6:]) if outcome == "reclaimed" else row
+    def way_back(verdict: Verdict, outcome: str, crashes: int | None) -> settling.Way:
+        way = real(verdict, outcome, crashes)
+        return way._replace(back=1) if outcome == "reclaimed" else way
 
     patch.setattr(settling, "way_back", way_back)
 
@@ -99,7 +96,7 @@ def reclaim_without_the_expiry_guard(patch: Patch) -> None:
     """Whoever was on the list is reclaimed, although it has said since that it lives."""
     real = memory_recovering.reclaim
 
-    def reclaim(tables: Tables, reclaims: Any) -> int:
+    def reclaim(tables: Tables, reclaims: Any, stuck: bool = False) -> int:
         with pytest.MonkeyPatch.context() as inside:
             inside.setattr(memory_recovering, "ran_out", lambda tables, job: (True, True))
             return real(tables, reclaims)
@@ -134,17 +131,17 @@ def epoch_starts_again(patch: Patch) -> None:
 def deadline_is_late_when_equal(patch: Patch) -> None:
     real = memory_settling.settle
 
-    def settle(tables: Tables, lease: Lease, verdict: Verdict, duration: timedelta = timedelta()) -> Answer:
-        job = tables.jobs.get(lease.job_id)
+    def settle(tables: Tables, settlement: Settlement) -> Answer:
+        job = tables.jobs.get(settlement.lease.job_id)
         if job is not None and job.live is not None and job.deadline_at == tables.clock.now():
             memory_settling.time_out_one(tables, job)
-        return real(tables, lease, verdict, duration)
+        return real(tables, settlement)
 
     patch.setattr(memory_settling, "settle", settle)
 
 
 def one_key_runs_twice(patch: Patch) -> None:
-    patch.setattr(claims, "busy_keys", lambda move, keys: set())
+    patch.setattr(keys, "_running", lambda move, keys: {})
 
 
 SQLITE = [

@@ -12,8 +12,8 @@ import structlog
 
 from holdfast import Holdfast
 from holdfast.cli import main
-from holdfast.cli.doctor import invariant_findings, lane_findings, store_findings
-from holdfast.domain.job import Lane
+from holdfast.cli.doctor import invariant_findings, lane_findings, store_findings, stuck_findings
+from holdfast.domain.job import Expired, JobId, Lane, Lease
 
 Capture = pytest.CaptureFixture[str]
 
@@ -80,6 +80,14 @@ def test_a_lease_that_ran_out_is_found(capsys: Capture) -> None:
     code, report = examine(capsys, "--url", "sqlite:///stuck.db")
     assert code == 1
     assert "1 jobs whose worker was lost" in problems(report)[0]
+
+
+def test_attempts_that_run_for_too_long_are_counted() -> None:  # E30
+    lost = Expired(Lease(JobId("j1"), 1), Lane("q", "t"), 1, 3, 0, 3, "w1", overran=False)
+    [found] = stuck_findings([lost, lost])
+    assert (found.level, found.check) == ("warning", "stuck")
+    assert found.text.startswith("2 attempts run longer than their task's stuck_after (j1, j1…)")
+    assert stuck_findings([]) == []
 
 
 def test_an_old_sqlite_is_a_warning_and_a_new_one_is_not() -> None:

@@ -17,9 +17,10 @@ from holdfast.wiring import SystemClock, SystemThreads, make_store
 
 pytestmark = pytest.mark.anyio
 
+NEWEST = migrations.MIGRATIONS[-1][0]
 NEXT = (
-    2,
-    "0002_colour",
+    NEWEST + 1,
+    "9999_colour",
     "ALTER TABLE holdfast.job ADD COLUMN colour text NOT NULL DEFAULT 'red'; CREATE INDEX job_colour ON holdfast.job (colour);",
 )
 
@@ -92,8 +93,10 @@ async def test_from_the_last_release_with_rows_in_it(
         waiting = await ship.enqueue(2)
     monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, NEXT])
     text = await refusal(postgres_url, SchemaMismatch)
-    assert text.endswith("has schema 1, this version of Holdfast needs 2; run `holdfast migrate`")
-    assert await app.migrate() == ["0002_colour"]
+    assert text.endswith(
+        f"has schema {NEWEST}, this version of Holdfast needs {NEWEST + 1}; run `holdfast migrate`"
+    )
+    assert await app.migrate() == ["9999_colour"]
     assert await app.migrate() == []
     assert execute(postgres_url, "SELECT DISTINCT colour FROM holdfast.job") == [("red",)]
     async with app:
@@ -116,7 +119,7 @@ async def test_a_migration_runs_while_a_worker_works(
         working = asyncio.create_task(app.run_worker())
         await (await ship.enqueue(1)).result("10s")
         monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, NEXT])
-        assert await app.migrate() == ["0002_colour"]
+        assert await app.migrate() == ["9999_colour"]
         assert await (await ship.enqueue(2)).result("10s") == 2
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
@@ -127,12 +130,16 @@ async def test_a_migration_that_fails_leaves_the_schema_as_it_was(
 ) -> None:  # E53
     await app_on(postgres_url).migrate()
     before = schema(postgres_url)
-    broken = (2, "0002_broken", "CREATE TABLE holdfast.half (a int); CREATE TABLE holdfast.lane (a int);")
+    broken = (
+        NEWEST + 1,
+        "9999_broken",
+        "CREATE TABLE holdfast.half (a int); CREATE TABLE holdfast.lane (a int);",
+    )
     monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, broken])
     with pytest.raises(StoreError, match='relation "lane" already exists'):
         await app_on(postgres_url).migrate()
     assert schema(postgres_url) == before
-    assert execute(postgres_url, "SELECT max(number) FROM holdfast.migration") == [(1,)]
+    assert execute(postgres_url, "SELECT max(number) FROM holdfast.migration") == [(NEWEST,)]
 
 
 async def test_migrators_that_meet_run_each_migration_once(postgres_url: str) -> None:  # E53

@@ -20,9 +20,10 @@ from holdfast.stores.sqlite.connection import connect
 
 pytestmark = pytest.mark.anyio
 
+NEWEST = migrations.MIGRATIONS[-1][0]
 NEXT = (
-    2,
-    "0002_colour",
+    NEWEST + 1,
+    "9999_colour",
     """-- adds before it is used
     ALTER TABLE holdfast_job ADD COLUMN colour TEXT NOT NULL DEFAULT 'red'; -- a note
     CREATE INDEX job_colour ON holdfast_job (colour) -- no semicolon at the end""",
@@ -68,7 +69,7 @@ async def test_from_the_last_release_with_rows_in_it(
         await app.run_worker(until_idle=True)
         waiting = await ship.enqueue(2)
     monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, NEXT])
-    assert await app.migrate() == ["0002_colour"]
+    assert await app.migrate() == ["9999_colour"]
     assert await app.migrate() == []
     with closing(sqlite3.connect(path)) as file:
         assert file.execute("SELECT DISTINCT colour FROM holdfast_job").fetchall() == [("red",)]
@@ -95,7 +96,11 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
 ) -> None:  # E53
     await app_on(path).migrate()
     before = schema(path)
-    broken = (2, "0002_broken", "CREATE TABLE half (a INTEGER);\nCREATE TABLE holdfast_lane (a INTEGER);")
+    broken = (
+        NEWEST + 1,
+        "9999_broken",
+        "CREATE TABLE half (a INTEGER);\nCREATE TABLE holdfast_lane (a INTEGER);",
+    )
     monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, broken])
     with pytest.raises(
         StoreError, match=r"^the database jobs\.db refused: table holdfast_lane already exists$"

@@ -77,6 +77,7 @@ ALLOWED = {
         "stores/sqlite/connection.py",
         "threading.Event",
     ): "waits a moment for another process that sets the file up",
+    ("engine/attempt_log.py", "threading.Lock"): "a handler may speak from several threads",
     ("worker/processes.py", "threading.Thread"): "in the child, which has no wiring: it ends with its parent",
 }
 

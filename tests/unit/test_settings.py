@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +30,15 @@ def test_a_heart_beats_three_times_in_a_lease_unless_told() -> None:
 @pytest.mark.parametrize(
     ("given", "environment", "words"),
     [
-        ({"leese": "1s"}, {}, "no setting leese; there are: concurrency, grace, heartbeat, lease,"),
+        ({"leese": "1s"}, {}, "no setting leese; there are: artefacts, concurrency, grace, heartbeat,"),
+        ({"artefacts": "ftp://x/y"}, {}, "artefacts: 'ftp' is no place to keep artefacts; use a folder,"),
+        ({}, {"HOLDFAST_ARTEFACTS": "gs://bucket"}, "HOLDFAST_ARTEFACTS: 'gs' is no place to keep artefacts"),
+        ({"keep_logs": "sometimes"}, {}, "keep_logs is 'sometimes'; it is one of failed, always, never"),
+        (
+            {},
+            {"HOLDFAST_KEEP_LOGS": "yes"},
+            "HOLDFAST_KEEP_LOGS is 'yes'; it is one of failed, always, never",
+        ),
         ({"lease": "soon"}, {}, "lease: 'soon' is not a duration"),
         ({}, {"HOLDFAST_LEASE": "soon"}, "HOLDFAST_LEASE: 'soon' is not a duration"),
         ({"lease": 0}, {}, "lease is 0; it must be longer"),
@@ -50,6 +59,13 @@ def test_nonsense_is_named_with_its_source(
         Settings.read(given, environment)
     assert str(refused.value).startswith(words)
     assert "\n" not in str(refused.value)
+
+
+def test_artefacts_go_to_a_folder_or_a_bucket_and_nowhere_by_default() -> None:  # E42
+    assert (Settings.read({}, {}).artefacts, Settings.read({}, {}).keep_logs) == (None, "failed")
+    assert Settings.read({"artefacts": Path("/srv/results")}, {}).artefacts == "/srv/results"
+    for place in ("results", "file:///srv/results", "s3://bucket/prefix", "memory://"):
+        assert Settings.read({}, {"HOLDFAST_ARTEFACTS": place}).artefacts == place
 
 
 def test_no_grace_at_all_is_a_choice() -> None:

@@ -14,8 +14,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs; retry and cancel them."),
     "dead": ("holdfast.cli.dead:dead", "Look at dead letters; redrive and discard them."),
     "events": ("holdfast.cli.events:events", "Print what happened, or follow it."),
+    "explain": ("holdfast.cli.explain:explain", "Say why a job is not running."),
+    "queues": ("holdfast.cli.queues:queues", "How queues stand; pause and resume them."),
+    "lanes": ("holdfast.cli.lanes:lanes", "What waits in each lane, what holds and limits it."),
+    "breakers": ("holdfast.cli.breakers:breakers", "How dependencies stand; open or close a breaker."),
+    "schedules": ("holdfast.cli.schedules:schedules", "When schedules tick; pause and resume one."),
+    "workers": ("holdfast.cli.workers:workers", "List the workers that live."),
     "doctor": ("holdfast.cli.doctor:doctor", "Check the database and say what is wrong."),
     "bench": ("holdfast.cli.bench:bench", "Measure this store on this machine."),
+    "simulate": ("holdfast.cli.simulate:simulate", "Play an outage against retry policies."),
 }
 
 

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast.cli.bars import progress_bar
 from holdfast.cli.exits import NotFound
+from holdfast.cli.filters import Where, filtered
 from holdfast.cli.opening import ask
-from holdfast.cli.options import (
-    PLAIN,
-    AppOption,
-    JsonOption,
-    LimitOption,
-    OwnerOption,
-    QueueOption,
-    TaskOption,
-    UrlOption,
-    me,
-    words,
-)
+from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption, me
 from holdfast.cli.views import print_json, view
 from holdfast.errors import UsageError
 
@@ -30,33 +20,15 @@ if TYPE_CHECKING:  # help must not wait for the engine to be imported
 
 dead = typer.Typer(help="Look at dead letters; redrive and discard them.", **PLAIN)
 
-ReasonOption = Annotated[
-    list[str] | None, typer.Option("--reason", help="Buried with this code; may be repeated.")
-]
-FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Of this cause; see `groups`.")]
 IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Ids of jobs.")]
 AllOption = Annotated[bool, typer.Option("--all", help="All that there are.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say how many.")]
 EVERY_GROUP = 1_000_000
 
-
-def _where(
-    task: list[str] | None,
-    queue: list[str] | None,
-    reason: list[str] | None,
-    fingerprint: str | None,
-    owner: str | None,
-) -> dict[str, Any]:
-    chosen = {
-        "task": words(task),
-        "queue": words(queue),
-        "reason": words(reason),
-        "fingerprint": fingerprint,
-        "owner": owner,
-    }
-    return {name: value for name, value in chosen.items() if value}
+by_filter = filtered("task", "queue", "reason", "fingerprint", "owner")
 
 
-def _meant(where: dict[str, Any], ids: list[str] | None, everything: bool) -> dict[str, Any]:
+def _meant(where: Where, ids: list[str] | None, everything: bool) -> Where:
     """A move over dead letters names them: by id, by filter, or all by saying so."""
     if not where and not ids and not everything:
         raise UsageError(
@@ -65,25 +37,22 @@ def _meant(where: dict[str, Any], ids: list[str] | None, everything: bool) -> di
     return {**where, "ids": ids} if ids else where
 
 
-async def _count(app: Holdfast, where: dict[str, Any]) -> int:
+async def _count(app: Holdfast, where: Where) -> int:
     return sum(group.count for group in await app.dead_letter_groups(limit=EVERY_GROUP, **where))
 
 
 @dead.command("list")
+@by_filter
 def list_(
+    *,
     app: AppOption = None,
     url: UrlOption = None,
-    task: TaskOption = None,
-    queue: QueueOption = None,
-    reason: ReasonOption = None,
-    fingerprint: FingerprintOption = None,
-    owner: OwnerOption = None,
+    where: Where,
     limit: LimitOption = 50,
-    after: Annotated[str | None, typer.Option("--after", help="The `next` of the page before.")] = None,
+    after: AfterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Dead letters, oldest job first."""
-    where = _where(task, queue, reason, fingerprint, owner)
 
     async def look(app: Holdfast) -> list[DeadLetter]:
         return await app.dead_letters(after=after, limit=limit + 1, **where)
@@ -105,18 +74,16 @@ def list_(
 
 
 @dead.command()
+@filtered("task", "queue", "reason", "owner")
 def groups(
+    *,
     app: AppOption = None,
     url: UrlOption = None,
-    task: TaskOption = None,
-    queue: QueueOption = None,
-    reason: ReasonOption = None,
-    owner: OwnerOption = None,
+    where: Where,
     limit: LimitOption = 50,
     as_json: JsonOption = False,
 ) -> None:
     """Dead letters by cause, the most frequent first."""
-    where = _where(task, queue, reason, None, owner)
 
     async def look(app: Holdfast) -> list[DeadLetterGroup]:
         return await app.dead_letter_groups(limit=limit, **where)
@@ -159,26 +126,24 @@ def show(
 
 
 @dead.command()
+@by_filter
 def redrive(
+    *,
     ids: IdsArgument = None,
     app: AppOption = None,
     url: UrlOption = None,
-    task: TaskOption = None,
-    queue: QueueOption = None,
-    reason: ReasonOption = None,
-    fingerprint: FingerprintOption = None,
-    owner: OwnerOption = None,
+    where: Where,
     everything: AllOption = False,
     rate: Annotated[
         float | None, typer.Option("--rate", min=0.001, help="At most this many a second.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most this many.")] = None,
     to_queue: Annotated[str | None, typer.Option("--to-queue", help="Into this queue instead.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many.")] = False,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Give dead letters another life."""
-    where = _meant(_where(task, queue, reason, fingerprint, owner), ids, everything)
+    where = _meant(where, ids, everything)
 
     async def move(app: Holdfast) -> tuple[int, int]:
         matching = await _count(app, where)
@@ -204,22 +169,20 @@ def redrive(
 
 
 @dead.command()
+@by_filter
 def discard(
+    *,
     because: Annotated[str, typer.Option("--because", help="Why; kept with the event.")],
     ids: IdsArgument = None,
     app: AppOption = None,
     url: UrlOption = None,
-    task: TaskOption = None,
-    queue: QueueOption = None,
-    reason: ReasonOption = None,
-    fingerprint: FingerprintOption = None,
-    owner: OwnerOption = None,
+    where: Where,
     everything: AllOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many.")] = False,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Strike dead letters; their jobs stay failed."""
-    where = _meant(_where(task, queue, reason, fingerprint, owner), ids, everything)
+    where = _meant(where, ids, everything)
 
     async def move(app: Holdfast) -> tuple[int, int]:
         matching = await _count(app, where)

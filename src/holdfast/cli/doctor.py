@@ -14,7 +14,7 @@ from holdfast.cli.views import print_json
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.domain.job import Expired, Lane
+    from holdfast.domain.job import Expired, Lane, WorkerRow
 
 doctor = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 
@@ -36,13 +36,16 @@ def examine(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = 
     """Check the database: 0 when all is well, 1 when problems were found. With --app its tasks are compared, too."""
 
     async def look(known: Holdfast) -> tuple[list[Finding], dict[str, Any], dict[str, int]]:
-        store = (await known.engine()).store
-        health, lanes = await store.health(), await store.lanes()
+        engine = await known.engine()
+        store = engine.store
+        health, depths = await store.health(), await store.depths()
         findings = [
             *store_findings(health),
             *invariant_findings(await store.violations()),
             *lease_findings(await store.expired(STUCK_SHOWN)),
-            *lane_findings(lanes, set(known.tasks) if app else None),
+            *stuck_findings(await store.stuck(engine.stuck_limits(), STUCK_SHOWN)),
+            *lane_findings(depths, set(known.tasks) if app else None),
+            *worker_findings(depths, await store.workers()),
         ]
         return findings, health, await known.counts()
 
@@ -82,6 +85,14 @@ def store_findings(health: dict[str, Any]) -> list[Finding]:
         )
     if health.get("durable") is False and health.get("store") != "memory":
         found.append(Finding("durability", "problem", "a commit may be lost when the machine stops"))
+    if offset := health.get("event_offset"):
+        found.append(
+            Finding(
+                "events",
+                "ok",
+                f"the database was restored from a dump: event numbers are raised by {offset:,}, so that new ones come last",
+            )
+        )
     if (held := health.get("oldest_transaction_s") or 0) > LONG_TRANSACTION:
         found.append(
             Finding(
@@ -118,6 +129,22 @@ def lease_findings(stuck: list[Expired]) -> list[Finding]:
     ]
 
 
+def stuck_findings(stuck: list[Expired]) -> list[Finding]:
+    """Without --app nothing is known of the tasks, so nothing is stuck."""
+    if not stuck:
+        return []
+    shown = ", ".join(one.lease.job_id for one in stuck[:3])
+    many = f"{len(stuck)}{'+' if len(stuck) == STUCK_SHOWN else ''}"
+    return [
+        Finding(
+            "stuck",
+            "warning",
+            f"{many} attempts run longer than their task's stuck_after ({shown}…): look at their workers, cancel them,"
+            ' or set stuck_action="retry"',
+        )
+    ]
+
+
 def lane_findings(lanes: dict[Lane, int], tasks: set[str] | None) -> list[Finding]:
     waiting = sum(lanes.values())
     if tasks is None:
@@ -135,3 +162,20 @@ def lane_findings(lanes: dict[Lane, int], tasks: set[str] | None) -> list[Findin
         if count and lane.task not in tasks
     ]
     return unknown or [Finding("tasks", "ok", f"{waiting:,} jobs wait, all for tasks of this app")]
+
+
+def worker_findings(lanes: dict[Lane, int], workers: list[WorkerRow]) -> list[Finding]:
+    waiting: dict[str, int] = {}
+    for lane, count in lanes.items():
+        if count:
+            waiting[lane.queue] = waiting.get(lane.queue, 0) + count
+    left = {queue: n for queue, n in waiting.items() if not any(worker.serves(queue) for worker in workers)}
+    return [
+        Finding(
+            "workers",
+            "warning",
+            f"{count:,} jobs wait in queue {queue!r} and no live worker serves it:"
+            " start `holdfast worker`, or one with this queue in --queues",
+        )
+        for queue, count in sorted(left.items())
+    ] or [Finding("workers", "ok", f"{len(workers)} live, every queue with jobs is served")]

@@ -27,7 +27,10 @@ def print_events(
     url: UrlOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens next.")] = False,
     after: Annotated[
-        int | None, typer.Option("--after", min=0, help="From behind this event; --follow begins now.")
+        int | None,
+        typer.Option(
+            "--after", min=0, help="From behind this event. Default: all; with --follow what is new."
+        ),
     ] = None,
     job: Annotated[str | None, typer.Option("--job", metavar="ID", help="Of this job.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most this many.")] = None,
@@ -39,7 +42,7 @@ def print_events(
         if job is not None:
             await app.job(job)  # `UnknownJob`: a mistyped id must not look like a quiet job
         engine = await app.engine()
-        last = after if after is not None else await _end(app, job) if follow else 0
+        last = after if after is not None else await engine.store.newest_event() if follow else 0
         left = limit
         while left is None or left > 0:
             page = await app.events(after=last, limit=min(AT_ONCE, left or AT_ONCE), job_id=job)
@@ -55,14 +58,6 @@ def print_events(
                 await engine.clock.sleep(LOOK_EVERY)
 
     ask(app, url, tell)
-
-
-async def _end(app: Holdfast, job: str | None) -> int:
-    """The newest event there is."""
-    last = 0
-    while page := await app.events(after=last, limit=10 * AT_ONCE, job_id=job):
-        last = page[-1].id
-    return last
 
 
 def _line(event: Event, as_json: bool) -> str:

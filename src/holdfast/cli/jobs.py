@@ -7,33 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.filters import Where, filtered
 from holdfast.cli.opening import ask
-from holdfast.cli.options import (
-    PLAIN,
-    AppOption,
-    JsonOption,
-    LimitOption,
-    OwnerOption,
-    QueueOption,
-    TaskOption,
-    UrlOption,
-    me,
-    words,
-)
+from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption, me
 from holdfast.cli.views import attempt_view, job_view, print_json, view
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.domain.job import Event, JobRow
+    from holdfast.domain.job import Attempt, Event, JobRow
 
 jobs = typer.Typer(help="Look at jobs; retry and cancel them.", **PLAIN)
 
 EVENTS_AT_ONCE = 1000
 
-StateOption = Annotated[
-    list[str] | None,
-    typer.Option("--state", help="queued, processing, complete, failed or cancelled; may be repeated."),
-]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
 IdsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of jobs.")]
 
@@ -50,31 +36,21 @@ async def events_of(app: Holdfast, job_id: str) -> list[Event]:
 
 
 @jobs.command("list")
+@filtered("state", "task", "queue", "owner", "tag")
 def list_(
+    *,
     app: AppOption = None,
     url: UrlOption = None,
-    state: StateOption = None,
-    task: TaskOption = None,
-    queue: QueueOption = None,
-    owner: OwnerOption = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="With this tag.")] = None,
+    where: Where,
     limit: LimitOption = 50,
-    after: Annotated[str | None, typer.Option("--after", help="The `next` of the page before.")] = None,
+    after: AfterOption = None,
     events: Annotated[bool, typer.Option("--events", help="With each job's events (in JSON).")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Jobs, newest first."""
 
     async def look(app: Holdfast) -> tuple[list[tuple[JobRow, list[Event] | None]], str | None]:
-        page = await app.jobs(
-            state=words(state),
-            task=words(task),
-            queue=words(queue),
-            owner=owner,
-            tag=tag,
-            after=after,
-            limit=limit,
-        )
+        page = await app.jobs(after=after, limit=limit, **where)
         return [(row, await events_of(app, row.id) if events else None) for row in page.rows], page.next
 
     rows, following = ask(app, url, look)
@@ -115,22 +91,28 @@ def _due(moment: datetime) -> str:
 
 @jobs.command()
 def show(
-    job_id: IdArgument, app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False
+    job_id: IdArgument,
+    app: AppOption = None,
+    url: UrlOption = None,
+    logs: Annotated[bool, typer.Option("--logs", help="With what was logged in its attempts.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """One job: its row, attempts, events and late results."""
+    """One job: its row, attempts, artefacts, events and late results."""
 
-    async def look(app: Holdfast) -> tuple[JobRow, list[Any], list[Event], list[Any]]:
+    async def look(app: Holdfast) -> tuple[JobRow, list[Attempt], list[Event], list[Any], list[Any]]:
         row = await app.job(job_id)
-        return row, await app.attempts(job_id), await events_of(app, job_id), await app.late_results(job_id)
+        attempts, events = await app.attempts(job_id), await events_of(app, job_id)
+        return row, attempts, events, await app.late_results(job_id), await app.artefacts(job_id)
 
-    row, attempts, events, late = ask(app, url, look)
+    row, attempts, events, late, artefacts = ask(app, url, look)
     if as_json:
         shown = job_view(row, events)
         shown["attempts"] = [attempt_view(attempt) for attempt in attempts]
         shown["late_results"] = [view(result) for result in late]
+        shown["artefacts"] = [view(artefact) for artefact in artefacts]
         print_json(shown)
         return
-    from holdfast.cli.tables import heading, show_facts, show_table, span
+    from holdfast.cli.tables import heading, show_facts, show_lines, show_table, span
 
     show_facts(job_view(row))
     heading("Attempts")
@@ -149,6 +131,17 @@ def show(
         ],
         empty="None yet.",
     )
+    if logs:
+        for a in attempts:
+            heading(f"Logs of attempt {a.attempt}")
+            show_lines(a.logs, empty="None were kept.")
+    if artefacts:
+        heading("Artefacts")
+        show_table(
+            ["reference", "name", "bytes", "at"],
+            [(a.reference, a.name or "(the result)", f"{a.bytes:,}", a.at) for a in artefacts],
+            empty="",
+        )
     heading("Events")
     show_table(
         ["at", "event", "attempt", "more"],
@@ -159,7 +152,7 @@ def show(
         heading("Late results (without effect)")
         show_table(
             ["at", "reason", "outcome", "result"],
-            [(r.at, r.reason, r.outcome, r.result) for r in late],
+            [(r.at, r.reason, r.outcome, r.artefact or r.result) for r in late],
             empty="",
         )
 

@@ -27,9 +27,7 @@ UrlOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most this many.")]
-TaskOption = Annotated[list[str] | None, typer.Option("--task", help="Of this task; may be repeated.")]
-QueueOption = Annotated[list[str] | None, typer.Option("--queue", help="In this queue; may be repeated.")]
-OwnerOption = Annotated[str | None, typer.Option("--owner", help="Of this owner.")]
+AfterOption = Annotated[str | None, typer.Option("--after", help="The `next` of the page before.")]
 AppArgument = Annotated[str, typer.Argument(metavar="APP", help="pkg.module:name of a Holdfast app.")]
 
 

@@ -112,5 +112,12 @@ def show_facts(facts: Mapping[str, Any]) -> None:
     console().print(table)
 
 
+def show_lines(lines: Sequence[str], *, empty: str) -> None:
+    """Lines as they were written; what is longer than the terminal goes on below."""
+    screen = console()
+    for line in lines or [empty]:
+        screen.print(Text(clean(line)), overflow="fold")
+
+
 def heading(text: str) -> None:
     console().print(Text(f"\n{text}", style="bold"))

@@ -9,10 +9,24 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.domain.job import Attempt, DeadLetter, DeadLetterGroup, Event, JobRow, LateResult
+    from holdfast.domain.job import (
+        Artefact,
+        Attempt,
+        DeadLetter,
+        DeadLetterGroup,
+        Event,
+        JobRow,
+        LateResult,
+        WorkerRow,
+    )
+    from holdfast.engine.explaining import LaneRow, QueueRow
+
+    Row = (
+        JobRow | Event | DeadLetter | DeadLetterGroup | LateResult | WorkerRow | Artefact | LaneRow | QueueRow
+    )
 
 
-def view(value: JobRow | Event | DeadLetter | DeadLetterGroup | LateResult) -> dict[str, Any]:
+def view(value: Row) -> dict[str, Any]:
     """Every field by its name; a job also says what can be derived from its row (E3a)."""
     from holdfast.domain.job import JobRow
 

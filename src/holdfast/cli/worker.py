@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -106,10 +106,19 @@ def _work(
                 until_idle=until_idle,
                 handle_signals=True,
             )
+        _leave_tasks()  # here: the loop would wait for them before it ends
 
     asyncio.run(work())
     _leave_threads()
     return OK
+
+
+def _leave_tasks() -> None:
+    """A handler that swallows every cancellation runs on. Its job was given back, so the process need not wait for it."""
+    from holdfast.worker.worker import ATTEMPTS
+
+    if any(task.get_name() == ATTEMPTS for task in asyncio.all_tasks()):
+        _leave("a handler does not stop when it is cancelled")
 
 
 def _leave_threads() -> None:
@@ -118,9 +127,17 @@ def _leave_threads() -> None:
         if thread.name.startswith("holdfast-job"):
             thread.join(0.2)
             if thread.is_alive():
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(OK)
+                _leave("a handler still runs in a thread")
+
+
+def _leave(reason: str) -> NoReturn:
+    """End the process without waiting for what runs in it. Everything is settled, and the store is closed."""
+    from holdfast.engine.log import Log
+
+    Log("holdfast.worker").warning("process.left", reason=reason, hint="its job was given back")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(OK)
 
 
 def _supervise(

@@ -21,8 +21,8 @@ from holdfast.domain.policy import Retry
 from holdfast.domain.verdict import Failure
 from holdfast.errors import Conflict, Fatal, Retryable, UsageError
 
-#: A user's own rule: answers a code, or None to leave it to the rules below.
-Rule = Callable[[BaseException], str | None]
+#: A user's own rule: answers a code, or what the handler should have raised, or None to leave it to the rules below.
+Rule = Callable[[BaseException], str | Retryable | Fatal | None]
 
 _ERRNO = {
     errno.ENOSPC: "DISK_FULL",
@@ -136,13 +136,18 @@ def classify(
 ) -> Failure:
     """Say what *error* is. The task's own rules win, then its exception lists, then ours."""
     status = None if type(error) in _BARE else http_status(error)
-    code = next((code for rule in rules if (code := rule(error))), None) or _code_of(error, status)
+    said = next((said for rule in rules if (said := rule(error))), None)
+    # What the handler raised on purpose is its last word; a rule may only name it.
+    word = (
+        said if isinstance(said, (Retryable, Fatal)) and not isinstance(error, (Retryable, Fatal)) else error
+    )
+    code = said if isinstance(said, str) else _code_of(word, status)
     known = lookup(code)
     error_class = known.error_class
     after: timedelta | None = None
-    match error:
+    match word:
         case Retryable():
-            error_class, after = ErrorClass.TRANSIENT, _asked(error)
+            error_class, after = ErrorClass.TRANSIENT, _asked(word)
         case Fatal():
             error_class = ErrorClass.PERMANENT
         case _ if policy is not None and not policy.allows(error):
@@ -157,11 +162,12 @@ def classify(
             error_class = ErrorClass.THROTTLED
     text = _first_line(_text(error))
     # The words of Retryable and Fatal are the task's own, written for people; other texts are technical.
-    ours = isinstance(error, (Retryable, Fatal)) and bool(error.args)
-    failure = _failure(task, code, text if ours else known.message, error_class, type(error).__name__, text)
-    if status is None and after is None and not isinstance(error, Fatal):
+    ours = isinstance(word, (Retryable, Fatal)) and bool(word.args)
+    message = _first_line(_text(word)) if ours else known.message
+    failure = _failure(task, code, message, error_class, type(error).__name__, text)
+    if status is None and after is None and not isinstance(word, Fatal):
         return failure
-    forget = error.forget if isinstance(error, Fatal) else ()
+    forget = word.forget if isinstance(word, Fatal) else ()
     return replace(failure, gateway_status=status, retry_after=after, forget=forget)
 
 

@@ -73,7 +73,10 @@ for _row in (
     ("PAYLOAD_INVALID", P, 422, "The stored arguments cannot be read by this version of the task."),
     ("RESULT_INVALID", P, 500, "The task returned something that cannot be stored."),
     ("RESULT_TOO_LARGE", P, 413, "The result is larger than may be stored."),
+    ("EXPIRED", P, 404, "The result was kept for its time and then removed."),
     ("END_REFUSED", T, 500, "Its end could not be recorded."),
+    ("CIRCUIT_OPEN", T, 503, "A service it needs is down; calls to it are stopped for now."),
+    ("NOT_ADMITTED", P, 403, "It was not let in."),
     ("STARTED_TOO_LATE", P, 504, "It could not be started in time."),
 ):
     register(*_row)

@@ -15,10 +15,22 @@ SessionId = NewType("SessionId", int)
 
 
 class Lane(NamedTuple):
-    """What is claimed, held and limited as one: a queue × a task. Jobs of a lane wait in one line."""
+    """What is claimed, held and limited as one: a queue × a task × the dependency it calls × a shard of that.
+
+    Jobs of a lane wait in one line, so holding a lane never means passing over some of its jobs.
+    """
 
     queue: str
     task: str
+    dependency: str = ""
+    shard: str = ""
+    fair: bool = False  #: its jobs have owners, who are served in turn
+
+    @property
+    def label(self) -> str:
+        """Its name for people and commands: queue/task, queue/task@dependency, queue/task@dependency#shard."""
+        dependency = f"@{self.dependency}" if self.dependency else ""
+        return f"{self.queue}/{self.task}{dependency}" + (f"#{self.shard}" if self.shard else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +48,8 @@ class JobSpec:
     deadline_at: datetime | None = None  #: instead of *deadline*
     start_within: timedelta | None = None
     timeout: timedelta | None = None  #: hard limit of one attempt
-    key: str | None = None  #: jobs of one key run one at a time
+    key: str | None = None  #: jobs of one key run one at a time …
+    key_slots: int = 1  #: … or so many
     dedupe: bytes | None = None  #: digest of the dedupe key in its scope
     dedupe_for: timedelta | None = (
         None  #: how long a complete job stands in for new ones; None = while it is kept
@@ -130,6 +143,20 @@ class Session:
     ttl: timedelta
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow:
+    """A worker process that lives, as everyone sees it."""
+
+    name: str
+    started_at: datetime
+    expires_at: datetime  #: when it is taken for lost, unless it says before that it lives
+    queues: tuple[str, ...] | None  #: which it serves; None: whichever its tasks are in
+    leases: int  #: how many jobs it holds
+
+    def serves(self, queue: str) -> bool:
+        return self.queues is None or queue in self.queues
+
+
 class Claimed(NamedTuple):
     """A job that is now ours to run."""
 
@@ -157,6 +184,7 @@ class Settlement(NamedTuple):
     verdict: Verdict
     attempt: int = 0  #: as it was claimed, for the event
     duration: timedelta = timedelta()
+    logs: tuple[str, ...] = ()  #: what was said during the attempt, where it is to be kept
 
 
 class Expired(NamedTuple):
@@ -208,6 +236,7 @@ class JobRow:
     payload: Any
     progress: dict[str, Any] | None = None
     key: str | None = None
+    artefact: str | None = None  #: where the result is, when it was too large for the row
 
     @property
     def failed_at(self) -> datetime | None:
@@ -245,6 +274,7 @@ class Attempt:
     ended_at: datetime | None
     outcome: str | None  #: complete, retry, failed, released, snoozed, reclaimed, timed_out, cancelled
     failure: Failure | None = None
+    logs: tuple[str, ...] = ()  #: what its handler said, one line each
 
     @property
     def duration(self) -> timedelta | None:
@@ -292,6 +322,19 @@ class LateResult:
     reason: str
     outcome: str
     result: Any
+    artefact: str | None = None  #: where the result is, when it was too large for the row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artefact:
+    """Something an attempt has put outside of the store: a large result, or a file of its handler's own."""
+
+    job_id: JobId
+    epoch: int
+    reference: str
+    name: str | None  #: what the handler called it; None for the result
+    bytes: int
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,3 +64,6 @@ class Kind(IntEnum):
     discarded = 17
     breaker_opened = 18
     breaker_closed = 19
+    breaker_half_open = 20
+    paused = 21
+    resumed = 22

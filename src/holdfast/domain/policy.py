@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from holdfast.domain import backoff as curves
 from holdfast.domain.backoff import Backoff, Curve, JitterSpec
 from holdfast.domain.codes import ErrorClass
 from holdfast.domain.duration import Duration, duration, optional
 from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
+from holdfast.domain.windows import Windows
 from holdfast.errors import UsageError
 
 #: A service's Retry-After is honoured up to this; a longer one costs one early call (E12).
@@ -24,7 +25,7 @@ class Retry:
     `Retry(max_attempts=3, base="5s", factor=2, jitter="5s")` waits 5 s + U(0, 5 s), then 10 s + U(0, 5 s).
     Other curves by *backoff*: `Retry(4, backoff=table(["30s", "2m", "8m"]), jitter="20%")`.
     *only* lists the exception types that are retried at all, *never* those that are not;
-    *attempts_by_code* gives single codes fewer attempts than *max_attempts*.
+    *attempts_by_code* gives single codes fewer attempts than *max_attempts*. *windows* says when retries may start.
     """
 
     max_attempts: int
@@ -33,6 +34,7 @@ class Retry:
     only: tuple[type[BaseException], ...]
     never: tuple[type[BaseException], ...]
     attempts_by_code: Mapping[str, int] = field(default_factory=dict)
+    windows: Windows | None = None
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Retry:
         only: Sequence[type[BaseException]] = (),
         never: Sequence[type[BaseException]] = (),
         attempts_by_code: Mapping[str, int] | None = None,
+        windows: Windows | None = None,
     ) -> None:
         if not isinstance(max_attempts, int) or not 1 <= max_attempts <= 1000:
             raise UsageError(
@@ -68,6 +71,9 @@ class Retry:
         set_(self, "only", tuple(only))
         set_(self, "never", tuple(never))
         set_(self, "attempts_by_code", dict(attempts_by_code or {}))
+        if windows is not None and not isinstance(windows, Windows):
+            raise UsageError(f"windows is {windows!r:.80}; it is a Windows(allow=[…], deny=[…])")
+        set_(self, "windows", windows)
 
     def allows(self, error: BaseException) -> bool:
         """Whether this exception's type is one that the task lets be retried."""
@@ -92,8 +98,12 @@ def judge_failure(
     elapsed: timedelta = timedelta(),
     until_deadline: timedelta | None = None,
     previous: timedelta = timedelta(),
+    now: datetime | None = None,
 ) -> Verdict:
-    """Decide what becomes of a job whose *attempt* (counted from 1) just failed, *elapsed* after it was queued."""
+    """Decide what becomes of a job whose *attempt* (counted from 1) just failed, *elapsed* after it was queued.
+
+    A policy with windows needs to be told what time it is: *now*.
+    """
     if failure.error_class is ErrorClass.PERMANENT:
         return Bury(failure)
     if attempt >= min(max_attempts, policy.attempts_by_code.get(failure.code, max_attempts)):
@@ -107,11 +117,30 @@ def judge_failure(
         if failure.gateway_status is not None:
             asked = min(asked, LONGEST_RETRY_AFTER)
         delay = asked + asked * (0.1 * chance)
+    if policy.windows is not None:
+        delay = _moved(delay, policy.windows, now, chance, policy.max_elapsed, elapsed, until_deadline)
     if policy.max_elapsed is not None and elapsed + delay > policy.max_elapsed:
         return Bury(failure)
     if until_deadline is not None and delay > until_deadline:
         return Bury(failure.because("TIMEOUT"))
     return RetryAfter(delay, failure)
+
+
+def _moved(
+    delay: timedelta,
+    windows: Windows,
+    now: datetime | None,
+    chance: float,
+    max_elapsed: timedelta | None,
+    elapsed: timedelta,
+    until_deadline: timedelta | None,
+) -> timedelta:
+    """The delay until the windows are open; the ramp after an opening ends where the retry would come too late."""
+    if now is None or now.tzinfo is None:
+        raise UsageError("a policy with windows is judged by the time of day; pass now=, an aware datetime")
+    limits = [until_deadline, None if max_elapsed is None else max_elapsed - elapsed]
+    latest = min((limit for limit in limits if limit is not None), default=None)
+    return windows.retry_at(now + delay, chance, None if latest is None else now + latest) - now
 
 
 def judge_crash(

@@ -6,11 +6,15 @@ Each has a name, an interval and a health line. Any number of processes may run 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from holdfast.domain.lanes import ScopeKind
+from holdfast.domain.schedule import Schedule
+from holdfast.duties.scheduling import Scheduling
+from holdfast.duties.stuck import Stuck
 from holdfast.engine.engine import BATCH, Engine
 from holdfast.engine.log import Log
 from holdfast.engine.ports import Retention
@@ -20,6 +24,12 @@ log = Log("holdfast.duties")
 
 PROMOTE_EVERY = 1.0
 PURGE_EVERY = 60.0
+SCHEDULES_EVERY = 0.5
+LOOK_FOR_PAUSES_EVERY = 1.0
+#: Reclaim of lost leases cannot be paused, and the pauses of promotion are the store's own matter.
+PAUSABLE = frozenset({"deadlines", "retention", "schedules", "stuck"})
+#: How long the other duties may wait for artefacts to be deleted.
+PATIENCE = 5.0
 
 
 @dataclass(slots=True)
@@ -34,8 +44,15 @@ class Duty:
 
 
 class Duties:
-    def __init__(self, engine: Engine, retention: Retention | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        retention: Retention | None = None,
+        schedules: Mapping[str, Schedule] | None = None,
+    ) -> None:
         self._engine = engine
+        self._paused: frozenset[str] = frozenset()
+        self._holds_due = 0.0
         self._bell = asyncio.Event()
         every = engine.settings.reclaim_every.total_seconds()
         self._promote = Duty("promote", PROMOTE_EVERY, self._promote_due)
@@ -44,8 +61,14 @@ class Duties:
             Duty("reclaim", every, engine.reclaim),
             Duty("deadlines", min(every, 1.0), engine.time_out),
         ]
+        stuck = Stuck(engine)
+        self.all.append(Duty("stuck", stuck.every, stuck.run))
+        if schedules:
+            self.all.append(Duty("schedules", SCHEDULES_EVERY, Scheduling(engine, schedules).run))
         if retention is not None:
-            self.all.append(Duty("retention", PURGE_EVERY, lambda: engine.purge(retention)))
+            self.all.append(
+                Duty("retention", PURGE_EVERY, lambda: engine.purge(retention, patience=PATIENCE))
+            )
 
     def expect(self, delay: timedelta) -> None:
         """Something will be due in *delay*: do not sleep past it."""
@@ -62,13 +85,27 @@ class Duties:
             for duty in self.all:
                 if clock.monotonic() >= duty.due:
                     duty.due = clock.monotonic() + duty.every
-                    await self._do(duty)
+                    if duty.name in PAUSABLE:
+                        await self._look_for_pauses()
+                    if duty.name not in self._paused:
+                        await self._do(duty)
             pause = max(0.0, min(duty.due for duty in self.all) - clock.monotonic())
             try:
                 async with asyncio.timeout(pause):
                     await self._bell.wait()
             except TimeoutError:
                 continue
+
+    async def _look_for_pauses(self) -> None:
+        now = self._engine.clock.monotonic()
+        if now < self._holds_due:
+            return
+        self._holds_due = now + LOOK_FOR_PAUSES_EVERY
+        try:
+            holds = await self._engine.store.holds()
+            self._paused = frozenset(held.scope.name for held in holds if held.scope.kind is ScopeKind.DUTY)
+        except StoreError as error:
+            log.warning("duties.waits", reason=str(error))
 
     async def _do(self, duty: Duty) -> None:
         try:

@@ -7,12 +7,25 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from holdfast.domain.job import Claimed, JobId, Lease
-from holdfast.engine.payload import decode_any, encode, size
+from holdfast.domain.lanes import Dependency
+from holdfast.engine.artefacts import Keeper
+from holdfast.engine.attempt_log import AttemptLog
+from holdfast.engine.payload import decode_any, encode
 from holdfast.engine.ports import Clock, Store
-from holdfast.errors import Fatal, UsageError
+from holdfast.errors import UsageError
+
+
+class Calls(Protocol):
+    """A worker's guards, as a handler needs them."""
+
+    async def enter_call(self, dependency: Dependency) -> Any:
+        """Raises `DependencyHeld` when its breaker is open."""
+
+    async def leave_call(self, call: Any, error: BaseException | None, task: str) -> None: ...
+
 
 _current: ContextVar[Job] = ContextVar("holdfast_job")
 
@@ -25,19 +38,28 @@ def current_job() -> Job:
         raise UsageError("current_job() was called outside of a handler") from None
 
 
+def current_log() -> AttemptLog | None:
+    """Where the lines go that are said now, if a handler says them."""
+    job = _current.get(None)
+    return None if job is None else job.attempt_log()
+
+
 class Job:
     """One attempt of one job, from inside its handler."""
 
     __slots__ = (
         "_claimed",
         "_clock",
-        "_result_limit",
+        "_keeper",
         "_started",
         "_steps",
         "_store",
+        "calls",
         "cancelled",
         "completed",
+        "judged",
         "resources",
+        "said",
     )
 
     def __init__(
@@ -46,16 +68,19 @@ class Job:
         store: Store,
         clock: Clock,
         started: float,
-        resources: Any = None,
-        result_limit: int = 1_000_000,
+        resources: Any,
+        keeper: Keeper,
     ) -> None:
         self._claimed, self._store, self._clock, self._started = claimed, store, clock, started
         self._steps: dict[str, str] | None = None
-        self._result_limit = result_limit
+        self._keeper = keeper
+        self.said: AttemptLog | None = None  #: what was said so far; most handlers say nothing
         self.cancelled = (
             False  #: set when the job was cancelled or its lease was lost; a sync handler should look
         )
         self.completed = False  #: set when `transaction()` has committed the job's end
+        self.calls: Calls | None = None  #: the worker's guards of dependencies
+        self.judged: set[Dependency] = set()  #: dependencies whose calls the handler has marked itself
         self.resources = resources  #: what `@app.lifespan` gave
 
     @property
@@ -116,9 +141,46 @@ class Job:
         self._steps[name] = text
         return decode_any(text)
 
+    @asynccontextmanager
+    async def dependency(self, name: str, shard: str = "") -> AsyncIterator[None]:
+        """Mark the calls of one dependency: `async with job.dependency("bank"): …`, for a task that calls several.
+
+        What the block raises is judged as that dependency's doing, and nothing else is. When its breaker is open the
+        block is not entered: `DependencyHeld` puts the job off until it may be tried again, and burns no attempt.
+        """
+        called = Dependency(name, shard)
+        self.judged.add(called)
+        if self.calls is None:  # outside of a worker: nobody to ask or to tell
+            yield
+            return
+        call = await self.calls.enter_call(called)
+        try:
+            yield
+        except BaseException as error:
+            await self.calls.leave_call(call, error, self.task)
+            raise
+        await self.calls.leave_call(call, None, self.task)
+
     async def progress(self, percent: float, message: str = "") -> None:
         """Say how far the work is. `LeaseLost` tells a handler that it works for nobody any more."""
         await self._store.record_progress(self.lease, min(max(float(percent), 0.0), 100.0), message[:500])
+
+    async def artefact(self, name: str, data: bytes) -> str:
+        """Keep a file with this job, where the setting `artefacts` says; the reference to return or to pass on.
+
+        `app.artefact(reference)` reads it. It is removed by retention, with the job's result. A file is of its attempt:
+        a later attempt that writes one of the same name does not touch it.
+        """
+        return await self._keeper.keep_file(self.lease, name, data)
+
+    def log(self, message: str, **facts: Any) -> None:
+        """Say something that is kept with this attempt: `job.log("converted", pages=3)`."""
+        self.attempt_log().add(self._clock.now(), "INFO", message, facts)
+
+    def attempt_log(self) -> AttemptLog:
+        if self.said is None:
+            self.said = AttemptLog()
+        return self.said
 
     @asynccontextmanager
     async def transaction(self, result: Any = None) -> AsyncIterator[Any]:
@@ -126,12 +188,7 @@ class Job:
 
         On leaving the block the job is completed with *result*, fenced by its lease. `LeaseLost` rolls back.
         """
-        text = encode(result, what="the result")
-        if size(text) > self._result_limit:
-            raise Fatal(
-                f"the result takes {size(text):,} bytes, the limit is {self._result_limit:,}",
-                code="RESULT_TOO_LARGE",
-            )
+        text = await self._keeper.keep_result(self.lease, encode(result, what="the result"))
         async with self._store.transaction() as connection:
             yield connection
             spent = self._clock.monotonic() - self._started

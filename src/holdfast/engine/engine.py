@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
 from holdfast.domain.classify import classify
-from holdfast.domain.duration import Duration, optional
+from holdfast.domain.duration import Duration, optional, spell
 from holdfast.domain.job import (
+    Artefact,
     Attempt,
     Claimed,
     DeadLetter,
@@ -22,21 +24,40 @@ from holdfast.domain.job import (
     JobRow,
     LateResult,
     NewJob,
+    WorkerRow,
 )
 from holdfast.domain.moves import FINISHED, Kind
 from holdfast.domain.policy import Retry, judge_crash, judge_failure
 from holdfast.domain.verdict import Failure, Verdict
+from holdfast.engine.admission import Admission
+from holdfast.engine.artefacts import Keeper
 from holdfast.engine.coalesce import Coalescer
-from holdfast.engine.ports import Clock, EnqueuesInTransaction, Ids, Page, Reclaim, Retention, Rng, Store
+from holdfast.engine.explaining import Explaining
+from holdfast.engine.log import Log
+from holdfast.engine.payload import decode_any
+from holdfast.engine.ports import (
+    Artefacts,
+    Clock,
+    EnqueuesInTransaction,
+    Ids,
+    Page,
+    Reclaim,
+    Retention,
+    Rng,
+    Store,
+)
 from holdfast.engine.settings import Settings
-from holdfast.engine.tasks import Task
-from holdfast.errors import Conflict, UnknownJob, UsageError
+from holdfast.engine.steering import Steering
+from holdfast.engine.tasks import STUCK_ACTIONS, Task
+from holdfast.errors import Conflict, ResultExpired, StoreUnavailable, UnknownJob, UsageError
+
+log = Log("holdfast.engine")
 
 #: How many rows a duty handles in one statement.
 BATCH = 500
 
 
-class Engine:
+class Engine(Steering, Explaining):
     """One store, the tasks known here, and the clock, chance and ids that everything is decided with."""
 
     def __init__(
@@ -47,10 +68,15 @@ class Engine:
         clock: Clock,
         rng: Rng,
         ids: Ids,
+        artefacts: Artefacts | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self.store, self.tasks, self.settings = store, tasks, settings
         self.clock, self.rng, self.ids = clock, rng, ids
+        self.admission = admission or Admission()
+        self.keeper = Keeper(store, artefacts, settings.result_limit)
         self._enqueues: Coalescer[NewJob, Enqueued] = Coalescer(store.enqueue)
+        self.reclaim_due = -math.inf  #: when this process should look for lost leases again
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob], connection: Any = None) -> Sequence[Enqueued]:
@@ -80,11 +106,12 @@ class Engine:
     # -- judging ----------------------------------------------------------------------------------------------------
     def judge(self, claimed: Claimed, error: BaseException, elapsed: timedelta) -> Verdict:
         """What becomes of a job whose attempt raised *error* after *elapsed*."""
-        task = self.tasks[claimed.lane.task]
-        failure = classify(
-            error, task=task.name, policy=task.policy.retry, rules=task.policy.rules, now=self.clock.now()
-        )
-        return self.judge_failure(claimed, failure, elapsed)
+        return self.judge_failure(claimed, self.failure_of(error, claimed.lane.task), elapsed)
+
+    def failure_of(self, error: BaseException, task: str) -> Failure:
+        """What an exception of this task's handler means."""
+        policy = self.tasks[task].policy
+        return classify(error, task=task, policy=policy.retry, rules=policy.rules, now=self.clock.now())
 
     def judge_failure(self, claimed: Claimed, failure: Failure, elapsed: timedelta) -> Verdict:
         left = claimed.until_deadline
@@ -96,18 +123,59 @@ class Engine:
             chance=self.rng.random(),
             elapsed=claimed.waited + elapsed,
             until_deadline=None if left is None else left - elapsed,
+            now=self.clock.now(),
         )
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def reclaim(self) -> int:
         """Take back every lease that ran out; how many."""
+        self.reclaim_due = self.clock.monotonic() + self.settings.reclaim_every.total_seconds()
         total = 0
         while expired := await self.store.expired(BATCH):
-            done = await self.store.reclaim([self._judge_expired(lost) for lost in expired])
+            done = await self._reclaim_each([self._judge_expired(lost) for lost in expired])
             total += done
             if done == 0 or len(expired) < BATCH:
                 break
         return total
+
+    async def reclaim_stuck(self, stuck: Sequence[Expired]) -> int:
+        """Take back leases that still hold, from attempts that run on for too long; how many."""
+        return await self._reclaim_each([self._judge_stuck(one) for one in stuck], stuck=True)
+
+    async def _reclaim_each(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
+        """Together; one by one when something in it is refused (a hook raised), which must not keep the others lost."""
+        try:
+            return await self.store.reclaim(reclaims, stuck=stuck)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if len(reclaims) == 1:
+                reason = f"{type(error).__name__}: {error}"
+                log.warning("reclaim.refused", job_id=reclaims[0].lease.job_id, reason=reason)
+                return 0
+        return sum([await self._reclaim_each([one], stuck=stuck) for one in reclaims])
+
+    def _judge_stuck(self, stuck: Expired) -> Reclaim:
+        policy = self.tasks[stuck.lane.task].policy
+        most = "it may" if policy.stuck_after is None else spell(policy.stuck_after)
+        verdict = judge_failure(
+            Failure.of("STUCK", f"attempt {stuck.attempt} ran longer than {most} at worker {stuck.worker}"),
+            policy.retry,
+            attempt=stuck.attempt,
+            max_attempts=stuck.max_attempts,
+            chance=self.rng.random(),
+            now=self.clock.now(),
+        )
+        return Reclaim(stuck.lease, verdict, crashed=False)
+
+    def stuck_limits(self, *actions: str) -> dict[str, timedelta]:
+        """How long an attempt of each task may take before it counts as stuck; of tasks with one of these actions."""
+        policies = {name: task.policy for name, task in self.tasks.items()}
+        return {
+            name: policy.stuck_after
+            for name, policy in policies.items()
+            if policy.stuck_after is not None and policy.stuck_action in (actions or STUCK_ACTIONS)
+        }
 
     def _judge_expired(self, lost: Expired) -> Reclaim:
         task = self.tasks.get(lost.lane.task)
@@ -116,7 +184,12 @@ class Engine:
         if lost.overran:
             failure = Failure.of("EXECUTION_TIMEOUT", f"worker {lost.worker} did not stop it in time")
             verdict = judge_failure(
-                failure, policy, attempt=lost.attempt, max_attempts=lost.max_attempts, chance=chance
+                failure,
+                policy,
+                attempt=lost.attempt,
+                max_attempts=lost.max_attempts,
+                chance=chance,
+                now=self.clock.now(),
             )
         else:
             verdict = judge_crash(
@@ -137,12 +210,26 @@ class Engine:
             total += len(passed)
         return total
 
-    async def purge(self, keep: Retention, task: str | None = None) -> int:
-        """Remove what was kept long enough, in small batches."""
+    async def purge(self, keep: Retention, task: str | None = None, *, patience: float | None = None) -> int:
+        """Remove what was kept long enough, in small batches; how many rows.
+
+        Artefacts are deleted before the rows that know of them. When that takes more than *patience* seconds, the rest of
+        them waits for the next time.
+        """
+        await self._purge_artefacts(keep, task, patience)
         total = 0
         while done := await self.store.purge(task, keep, BATCH):
             total += done
         return total
+
+    async def _purge_artefacts(self, keep: Retention, task: str | None, patience: float | None) -> None:
+        began = self.clock.monotonic()
+        while due := await self.store.artefacts_due(task, keep, BATCH):
+            spent = self.clock.monotonic() - began
+            gone = await self.keeper.delete(due, None if patience is None else patience - spent)
+            if not gone:
+                break
+            await self.store.forget_artefacts(gone)
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(self, job_id: str, *, by: str = "api", reason: str = "") -> None:
@@ -240,6 +327,16 @@ class Engine:
                 raise TimeoutError(f"job {job_id} is still {row.state} after {timeout}")
             await self.store.wait_for_end(JobId(job_id), min(left, 1.0))
 
+    async def result_of(self, row: JobRow) -> Any:
+        """The result of a complete job, wherever it is. `ResultExpired` when retention has removed it."""
+        if row.expired_at is not None:
+            why = f"it was removed on {row.expired_at:%Y-%m-%d}"
+            raise ResultExpired(f"the result of job {row.id}", why)
+        return row.result if row.artefact is None else decode_any(await self.keeper.read(row.artefact))
+
+    async def artefacts(self, job_id: str) -> list[Artefact]:
+        return await self.store.artefacts(JobId(job_id))
+
     async def jobs(self, where: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
         if not 1 <= limit <= 10_000:
             raise UsageError(f"limit is {limit}; a page holds 1 to 10,000 jobs")
@@ -247,6 +344,9 @@ class Engine:
 
     async def counts(self) -> dict[str, int]:
         return await self.store.counts()
+
+    async def workers(self) -> list[WorkerRow]:
+        return await self.store.workers()
 
     async def events(self, *, after: int = 0, limit: int = 1000, job_id: str | None = None) -> list[Event]:
         return await self.store.events(after=after, limit=limit, job_id=JobId(job_id) if job_id else None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from math import isfinite
 from typing import Any, get_type_hints
 
@@ -14,6 +15,10 @@ import msgspec
 
 from holdfast.errors import PayloadError, UsageError
 
+#: How many calls are put into words at a time.
+_TOGETHER = 1000
+#: What is surely neither a mapping nor a tuple.
+_LONE = frozenset({int, str, float, bool, bytes, list, type(None)})
 _ENCODER_LIMIT_HINT = "store large data elsewhere and pass a reference"
 
 
@@ -102,6 +107,7 @@ class Signature:
             task, [field if field[0] not in self._required else field[:2] for field in fields]
         )
         self._plain = self._rest is None and self._extra is None
+        self._all_by_place = self._plain and self._required <= set(self._places)
         self._width = len(self._places)
 
     @property
@@ -155,25 +161,37 @@ class Signature:
 
     def dump_many(self, calls: Iterable[Any], limit: int) -> list[str]:
         """The payloads of many calls: a tuple is by place, a mapping by name, anything else is the one argument."""
-        places, width, check, to_bytes = self._places, self._width, self._decoder.decode, encoder.encode
-        all_by_place = self._plain and self._required <= set(places)
-        texts: list[str] = []
-        for call in calls:
-            if all_by_place and type(call) is tuple and len(call) == width:
-                arguments = dict(zip(places, call, strict=True))
-            elif isinstance(call, Mapping):
-                arguments = self.bind((), call)
-            else:
-                arguments = self.bind(call if isinstance(call, tuple) else (call,), {})
-            try:
-                data = to_bytes(arguments)
-                check(data)
-            except Exception:
-                data = b""
-            # `dump` says in our words what is wrong with it, and knows a null that was NaN from one that was None.
-            fits = 0 < len(data) <= limit and b"null" not in data
-            texts.append(data.decode() if fits else self.dump(arguments, limit))
+        calls, texts = iter(calls), list[str]()
+        while some := [self._bind_call(call) for call in islice(calls, _TOGETHER)]:
+            texts += self._dump_together(some, limit)
         return texts
+
+    def _bind_call(self, call: Any) -> dict[str, Any]:
+        kind = type(call)
+        if self._all_by_place:
+            if kind is tuple and len(call) == self._width:
+                return dict(zip(self._places, call, strict=True))
+            if self._width == 1 and kind in _LONE:
+                return {self._places[0]: call}
+        if isinstance(call, Mapping):
+            return self.bind((), call)
+        return self.bind(call if isinstance(call, tuple) else (call,), {})
+
+    def _dump_together(self, calls: list[dict[str, Any]], limit: int) -> list[str]:
+        """`dump` for each, in two calls where nothing is wrong: one that encodes them all, one that checks them all."""
+        try:
+            data = encoder.encode_lines(calls)
+            self._decoder.decode_lines(data)
+            texts = data.decode().split("\n")[:-1]
+        except Exception:
+            texts = []
+        if len(texts) != len(calls):  # something is wrong, or ready-made JSON holds a line break
+            return [self.dump(arguments, limit) for arguments in calls]
+        # `dump` says in our words what is wrong with it, and knows a null that was NaN from one that was None.
+        return [
+            self.dump(arguments, limit) if "null" in text or size(text) > limit else text
+            for arguments, text in zip(calls, texts, strict=True)
+        ]
 
     def load(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
         """The call that *payload* stands for; `PayloadError` when it does not fit the signature any more."""

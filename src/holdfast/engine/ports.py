@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.domain.duration import optional
 from holdfast.domain.job import (
+    Artefact,
     Attempt,
     Claimed,
     DeadLetter,
@@ -32,9 +33,12 @@ from holdfast.domain.job import (
     NewJob,
     Session,
     Settlement,
+    WorkerRow,
 )
 from holdfast.domain.moves import Kind
+from holdfast.domain.standing import Standing
 from holdfast.domain.verdict import Failure, Verdict
+from holdfast.engine.lanestore import Cap, LaneStore
 
 
 class Clock(Protocol):
@@ -66,6 +70,22 @@ class Ids(Protocol):
 class Threads(Protocol):
     def start(self, name: str, run: Callable[[], None]) -> Callable[[float | None], None]:
         """Run in a daemon thread; the answer is its `join(timeout)`."""
+
+
+class Artefacts(Protocol):
+    """Where things go that are too large for a row. Names are ours: they need no check, and none is used for two things.
+
+    All three may be sent again. They fail as files do, with `OSError`, so that one classification fits them all.
+    """
+
+    async def put(self, name: str, data: bytes) -> str:
+        """Keep *data*, whole or not at all, on disk when this returns; the reference to it."""
+
+    async def get(self, reference: str) -> bytes:
+        """`FileNotFoundError` when it is not there, or not any more."""
+
+    async def delete(self, reference: str) -> None:
+        """Also when it is gone already."""
 
 
 class Answer(StrEnum):
@@ -122,7 +142,7 @@ class Page(NamedTuple):
     next: str | None
 
 
-class Store(Protocol):
+class Store(LaneStore, Protocol):
     """Jobs at rest. Methods are safe to call concurrently from one event loop."""
 
     hooks: list[tuple[frozenset[Kind], Hook]]
@@ -132,6 +152,9 @@ class Store(Protocol):
         """Connect. `SchemaMismatch` when the schema is missing or newer; SQLite and memory migrate by themselves."""
 
     async def close(self) -> None: ...
+
+    def abandon(self) -> None:
+        """Close without an event loop: the one it was opened in is gone. What was acknowledged is stored already."""
 
     async def migrate(self) -> list[str]:
         """Bring the schema up to date; the names of the migrations that ran. Twice in a row is harmless."""
@@ -147,7 +170,10 @@ class Store(Protocol):
         """Let deferred jobs that are due into line; how long until the next one is due, if any is known."""
 
     # -- working ----------------------------------------------------------------------------------------------------
-    async def open_session(self, worker: str, ttl: timedelta) -> Session: ...
+    async def open_session(
+        self, worker: str, ttl: timedelta, queues: Collection[str] | None = None
+    ) -> Session:
+        """A worker process begins. *queues* are those it serves; None: whichever its tasks are in."""
 
     async def extend(self, session: Session) -> bool:
         """Keep the session's leases for another *ttl*. False when it had ended already: it cannot come back."""
@@ -158,11 +184,27 @@ class Store(Protocol):
     async def held(self, session: Session) -> set[Lease]:
         """The leases this session still holds: what is missing was cancelled, timed out or reclaimed."""
 
-    async def claim(self, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
-        """Queued → processing for up to *limit* due jobs of these lanes. Nothing for a session that has ended."""
+    async def claim(
+        self,
+        session: Session,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        caps: Sequence[Cap] = (),
+        trial: bool = False,
+    ) -> list[Claimed]:
+        """Queued → processing for up to *limit* due jobs of these lanes. Nothing for a session that has ended.
+
+        Lanes that are held are passed by; a *trial* takes from behind a breaker that holds its lanes, but not from behind
+        other holds. *caps* bound the jobs of all these lanes together, over all workers. Levels of priority are served by
+        weight (`domain.fairness.Turns`), the owners of a fair lane in turn.
+        """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
-        """Processing → complete, queued or failed. An attempt that ended otherwise before is not changed (E2a)."""
+        """Processing → complete, queued or failed. An attempt that ended otherwise before is not changed (E2a).
+
+        The *logs* of a settlement are kept with its attempt, once.
+        """
 
     async def complete_in(
         self, connection: Any, lease: Lease, result: str | None, duration: timedelta
@@ -180,18 +222,40 @@ class Store(Protocol):
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
         """Raises `LeaseLost` when the lease is no longer current."""
 
+    async def record_artefact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
+        """Note what is about to be put outside, so that retention finds it, whatever happens next.
+
+        Raises `LeaseLost` when the lease was reclaimed; after a deadline or a cancel the result may still come late.
+        """
+
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:
         """Leases that ran out: their session ended, or the attempt passed its hard timeout by a margin."""
 
-    async def reclaim(self, reclaims: Sequence[Reclaim]) -> int:
-        """Processing → queued or failed, for leases that are still the current ones and still expired."""
+    async def stuck(self, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
+        """Attempts that began longer ago than *limits* allow their tasks, while their leases hold; oldest first.
+
+        Those that passed their hard timeout are not among them: they are `expired`, or soon will be.
+        """
+
+    async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
+        """Processing → queued or failed, for leases that are still the current ones and still expired; those that are
+        *stuck* need not be expired."""
 
     async def time_out(self, limit: int) -> list[JobId]:
         """Queued or processing → failed(TIMEOUT) for what passed its deadline."""
 
     async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
-        """Remove what was kept long enough; how many rows. Call again until it answers 0."""
+        """Remove what was kept long enough; how many rows. Call again until it answers 0.
+
+        A job with artefacts is left as it is until they are forgotten.
+        """
+
+    async def artefacts_due(self, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
+        """The artefacts of jobs that `purge` would take now, or whose results it would."""
+
+    async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
+        """They are deleted: strike them off the record."""
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(self, job_id: JobId, by: str, reason: str) -> None:
@@ -217,16 +281,29 @@ class Store(Protocol):
     # -- looking ----------------------------------------------------------------------------------------------------
     async def job(self, job_id: JobId) -> JobRow | None: ...
 
+    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> Standing | None:
+        """Where it stands in its lane, and how much of the bounds of these *scopes* is in use (`Cap.scope`). One look, so
+        that all of it was true at once."""
+
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
         """Newest first; *after* is the `next` of the page before. `UsageError` for one that was made up."""
 
     async def counts(self) -> dict[str, int]: ...
 
-    async def lanes(self) -> dict[Lane, int]:
-        """Every lane that was ever used, with the number of its jobs in line."""
+    async def lanes(self) -> set[Lane]:
+        """Every lane that was ever used. Costs the same however many jobs wait."""
+
+    async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
+        """How many jobs wait in each of these lanes (None: in all), due now or later. Counts them one by one."""
+
+    async def workers(self) -> list[WorkerRow]:
+        """The workers that live, oldest first."""
 
     async def events(self, *, after: int, limit: int, job_id: JobId | None = None) -> list[Event]:
         """Oldest first, from behind *after*. An event that commits later never appears before one already read."""
+
+    async def newest_event(self) -> int:
+        """Where to begin for whom only what happens from now on matters: the *after* behind which nothing is yet."""
 
     async def attempts(self, job_id: JobId) -> list[Attempt]: ...
 
@@ -237,6 +314,9 @@ class Store(Protocol):
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]: ...
 
     async def late_results(self, job_id: JobId) -> list[LateResult]: ...
+
+    async def artefacts(self, job_id: JobId) -> list[Artefact]:
+        """Of all its attempts, in their order: the result's and the handler's own, by name."""
 
     async def violations(self) -> list[str]:
         """The invariants of E3 that the schema cannot hold, checked; empty when all is well."""
@@ -276,3 +356,11 @@ class EnqueuesInTransaction(Protocol):
     async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]: ...
 
     def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]: ...
+
+
+@runtime_checkable
+class RegistersLanes(Protocol):
+    """A store where the first job of a new lane may have to wait for somebody else's transaction."""
+
+    async def register(self, lanes: Collection[Lane]) -> None:
+        """Make these lanes ahead, as far as that can be done now: whoever enqueues makes what is missing."""

@@ -11,6 +11,8 @@ from holdfast.domain.duration import duration
 from holdfast.errors import UsageError
 
 DEFAULT_URL = "sqlite:///holdfast.db"
+PLACES = ("file://", "s3://", "memory://")
+KEEP_LOGS = ("failed", "always", "never")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +28,12 @@ class Settings:
         seconds=2
     )  #: how often lost leases and passed deadlines are looked for
     concurrency: int = 10  #: how many jobs one worker process runs at once
+    min_concurrency: int | None = None  #: with it, their number varies between this and *concurrency*
     grace: timedelta = timedelta(seconds=30)  #: how long a stopping worker lets its jobs finish
     payload_limit: int = 1_000_000  #: bytes of arguments
-    result_limit: int = 1_000_000  #: bytes of a result
+    result_limit: int = 1_000_000  #: bytes of a result in the database
+    artefacts: str | None = None  #: where larger results go: a folder, file:///… or s3://bucket/prefix
+    keep_logs: str = "failed"  #: which attempts keep what their handlers logged
 
     @property
     def beat_every(self) -> timedelta:
@@ -58,11 +63,28 @@ class Settings:
                 f"heartbeat ({settings.beat_every}) must be at most half of the lease ({settings.lease}),"
                 " or one late beat would give a live worker's jobs away"
             )
+        least = settings.min_concurrency
+        if least is not None and least > settings.concurrency:
+            raise UsageError(
+                f"min_concurrency is {least}, above concurrency ({settings.concurrency}); lower one, raise the other"
+            )
         return settings
 
 
 def _read(source: str, name: str, value: Any) -> Any:
-    if name not in ("concurrency", "payload_limit", "result_limit"):
+    if name == "artefacts":
+        place = str(value)
+        if "://" in place and not place.startswith(PLACES):
+            shown = place.partition("://")[0]
+            raise UsageError(
+                f"{source}: {shown!r} is no place to keep artefacts; use a folder, file:///… or s3://…"
+            )
+        return place
+    if name == "keep_logs":
+        if value not in KEEP_LOGS:
+            raise UsageError(f"{source} is {value!r}; it is one of {', '.join(KEEP_LOGS)}")
+        return value
+    if name not in ("concurrency", "min_concurrency", "payload_limit", "result_limit"):
         try:
             span = duration(value)
         except UsageError as error:

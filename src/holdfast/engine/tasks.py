@@ -11,7 +11,10 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.domain.classify import Rule
 from holdfast.domain.duration import Duration, duration, optional
+from holdfast.domain.fairness import LEVELS
 from holdfast.domain.job import Batch, Enqueued, JobId, JobRow, JobSpec, Lane, NewJob
+from holdfast.domain.keys import owner_key
+from holdfast.domain.limits import Limits
 from holdfast.domain.policy import Retry
 from holdfast.engine.payload import Signature, result_reader
 from holdfast.errors import UsageError
@@ -22,6 +25,8 @@ T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 EXECUTORS = ("async", "thread", "process")
+#: What becomes of an attempt that runs on for too long while its worker lives.
+STUCK_ACTIONS = ("report", "retry")
 
 #: A call for `enqueue_many`: its arguments by name, or by place as a tuple; a lone value is a call with one argument.
 Call = Mapping[str, Any] | tuple[Any, ...] | Any
@@ -42,8 +47,12 @@ class Policy:
     deadline: timedelta | None = None
     dedupe_for: timedelta | None = None
     start_within: timedelta | None = None
+    stuck_after: timedelta | None = timedelta(minutes=30)
+    stuck_action: str = "report"
     version: int = 1
     rules: tuple[Rule, ...] = ()
+    limits: Limits | None = None
+    cost: float = 1.0  #: what one job counts in quotas of cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +60,9 @@ class Options:
     """What one enqueue may say about its job."""
 
     owner: str | None = None
-    priority: int = 0
+    priority: int | str = 0
     queue: str | None = None
+    shard: str | None = None
     dedupe_key: str | None = None
     dedupe_for: Duration | None = None
     run_at: datetime | None = None
@@ -82,9 +92,9 @@ class Handle(Generic[R_co]):
         self._task, self._sender = task, sender
 
     async def result(self, timeout: Duration | None = None) -> R_co:
-        """Wait for the end and give the result. `JobFailed` when there is none, `TimeoutError` when time is up."""
-        row = await self._sender.wait(self.id, timeout)
-        return cast(R_co, self._task.result_of(row))
+        """Wait for the end and give the result. `JobFailed` when there is none, `ResultExpired` when it was removed,
+        `TimeoutError` when time is up."""
+        return cast(R_co, self._task.read_result(await self._sender.result(self.id, timeout)))
 
     async def job(self) -> JobRow:
         """The job's row as it is now."""
@@ -114,7 +124,7 @@ class Sender(Protocol):
 
     async def send(self, jobs: Sequence[NewJob], connection: Any) -> Sequence[Enqueued]: ...
     def send_sync(self, jobs: Sequence[NewJob], connection: Any) -> Sequence[Enqueued]: ...
-    async def wait(self, job_id: JobId, timeout: Duration | None) -> JobRow: ...
+    async def result(self, job_id: str, timeout: Duration | None) -> Any: ...
     async def job(self, job_id: str) -> JobRow: ...
     def new_id(self) -> JobId: ...
 
@@ -125,11 +135,21 @@ class Task(Generic[P, R]):
     """A kind of job. Calling it calls the function; only `enqueue` enqueues."""
 
     def __init__(self, function: Callable[P, R], name: str, policy: Policy, sender: Sender) -> None:
-        self.function, self.name, self.policy, self._sender = function, name, policy, sender
+        self.function, self.name, self._sender = function, name, sender
+        self.declared = policy  #: as the code says it; `policy` is what is in force
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = Signature(function, name)
-        self.lane = Lane(policy.queue, name)
+        self.lane = Lane(policy.queue, name, policy.depends_on or "")
         self.upgraders: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+        self.adopt(policy)
+        self.read_result = result_reader(function)
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__wrapped__ = function
+
+    def adopt(self, policy: Policy) -> None:
+        """Let *policy* be in force: for jobs enqueued from now on, and for the judgement over all that fail."""
+        self.policy = policy
         self.plain_spec = JobSpec(
             lane=self.lane,
             max_attempts=policy.retry.max_attempts,
@@ -140,10 +160,6 @@ class Task(Generic[P, R]):
             dedupe_for=policy.dedupe_for,
             version=policy.version,
         )
-        self._read_result = result_reader(function)
-        self.__doc__ = function.__doc__
-        self.__name__ = getattr(function, "__name__", name)
-        self.__wrapped__ = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -194,10 +210,6 @@ class Task(Generic[P, R]):
             return upgrade
 
         return keep
-
-    def result_of(self, row: JobRow) -> Any:
-        """The result in *row* as the function's return type."""
-        return self._read_result(row.result)
 
     def _split(self, kwargs: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
         if not kwargs:
@@ -272,6 +284,30 @@ class Enqueuer(Generic[P, R]):
         payload = task.signature.dump(arguments, sender.payload_limit)
         return NewJob(checked_id(job_id) if job_id else sender.new_id(), payload, self._spec())
 
+    def _lane(self) -> Lane:
+        lane, options = self._task.lane, self._options
+        return lane._replace(
+            queue=lane.queue if options.queue is None else checked_word("queue", options.queue),
+            shard="" if options.shard is None else checked_word("shard", options.shard),
+            fair=options.owner is not None,
+        )
+
+    def _key(self) -> dict[str, Any]:
+        """Which jobs it shares a bound of so many at a time with: those of its key, or of its owner."""
+        task, options, limits = self._task, self._options, self._task.policy.limits
+        per_owner = None if limits is None else limits.per_owner.concurrency
+        if options.key is not None:
+            if per_owner is not None and options.owner is not None:
+                raise UsageError(
+                    f"{task.name} has a limit of {per_owner} at a time per owner, so its jobs cannot have a key= too;"
+                    " drop one of them"
+                )
+            slots = None if limits is None else limits.per_key.concurrency
+            return {"key": checked_word("key", options.key), "key_slots": slots or 1}
+        if per_owner is not None and options.owner is not None:
+            return {"key": owner_key(task.name, options.owner), "key_slots": per_owner}
+        return {}
+
     def _spec(self) -> JobSpec:
         task, options, policy = self._task, self._options, self._task.policy
         if options is _NO_OPTIONS:
@@ -283,11 +319,9 @@ class Enqueuer(Generic[P, R]):
         deadline = options.deadline if options.deadline is not None else policy.deadline
         return replace(
             task.plain_spec,
-            lane=task.lane
-            if options.queue is None
-            else Lane(checked_word("queue", options.queue), task.name),
+            lane=self._lane(),
             owner=None if options.owner is None else checked_word("owner", options.owner),
-            priority=checked_number("priority", options.priority, -1000, 1000),
+            priority=checked_priority(options.priority),
             max_attempts=policy.retry.max_attempts
             if options.max_attempts is None
             else checked_number("max_attempts", options.max_attempts, 1, 1000),
@@ -296,7 +330,7 @@ class Enqueuer(Generic[P, R]):
             deadline=None if deadline is None or isinstance(deadline, datetime) else duration(deadline),
             deadline_at=deadline if isinstance(deadline, datetime) else None,
             start_within=optional(options.start_within) or policy.start_within,
-            key=None if options.key is None else checked_word("key", options.key),
+            **self._key(),
             dedupe=dedupe_digest(task.name, options.owner, options.dedupe_key),
             dedupe_for=optional(options.dedupe_for) or policy.dedupe_for,
             tags=checked_tags(options.tags),
@@ -307,6 +341,17 @@ def checked_number(name: str, value: Any, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise UsageError(f"{name} is {value!r}; it is a whole number from {least} to {most}")
     return value
+
+
+def checked_priority(value: Any) -> int:
+    """A number, or the name of a level."""
+    if isinstance(value, str):
+        if value not in LEVELS:
+            raise UsageError(
+                f"priority is {value[:40]!r}; it is one of {', '.join(LEVELS)}, or a whole number"
+            )
+        return LEVELS[value]
+    return checked_number("priority", value, -1000, 1000)
 
 
 def checked_word(name: str, value: Any) -> str:

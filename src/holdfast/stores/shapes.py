@@ -12,8 +12,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.domain.breaker import Breaker
 from holdfast.domain.codes import ErrorClass
 from holdfast.domain.job import (
+    Artefact,
     Attempt,
     DeadLetter,
     DeadLetterGroup,
@@ -22,9 +24,12 @@ from holdfast.domain.job import (
     LateResult,
     Lease,
     Settlement,
+    WorkerRow,
 )
+from holdfast.domain.keys import own_key
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.engine.artefacts import split_result
 from holdfast.engine.ports import Answer
 from holdfast.errors import Conflict, UsageError
 
@@ -84,10 +89,23 @@ def read_failure(text: str | None) -> Failure | None:
     )
 
 
+def breaker_json(breaker: Breaker) -> str:
+    return to_json(breaker)
+
+
+#: The other way round. A field that an older version did not write has its default.
+breaker_of = msgspec.json.Decoder(Breaker).decode
+
+
 # -- words of events ----------------------------------------------------------------------------------------------------
 def some(meta: dict[str, Any]) -> dict[str, Any]:
     """What an event says: only what there is something to say of."""
     return {name: value for name, value in meta.items() if value is not None}
+
+
+def said(by: str, reason: str = "") -> dict[str, Any]:
+    """Who decided a person's move, and why if they said so."""
+    return some({"by": by or None, "reason": reason or None})
 
 
 def kind_of(verdict: Verdict) -> Kind:
@@ -179,6 +197,7 @@ def maybe(value: Any, moment: Moment) -> datetime | None:
 
 def job_row(row: Row, moment: Moment, *, tags: Iterable[str], lease_expires_at: datetime | None) -> JobRow:
     """A row of the view `jobs`."""
+    result, artefact = split_result(row["result"])
     failure = read_json(row["last_failure"])
     if failure:
         failure["at"] = moment(failure["at"])
@@ -210,11 +229,24 @@ def job_row(row: Row, moment: Moment, *, tags: Iterable[str], lease_expires_at: 
         last_failure=failure,
         retry_type=row["retry_type"],
         manual_retry_count=row["manual_retry_count"],
-        result=read_json(row["result"]),
+        result=read_json(result),
+        artefact=artefact,
         tags=tuple(tags),
         payload=read_json(row["payload"]),
         progress=read_json(row["progress"]),
-        key=row["key"],
+        key=own_key(row["key"]),
+    )
+
+
+def worker_row(
+    row: Row, moment: Moment, queues: Sequence[str] | None, expires_at: datetime | None = None
+) -> WorkerRow:
+    return WorkerRow(
+        name=row["name"],
+        started_at=moment(row["started_at"]),
+        expires_at=expires_at or moment(row["expires_at"]),
+        queues=None if queues is None else tuple(queues),
+        leases=row["leases"],
     )
 
 
@@ -229,6 +261,18 @@ def attempt(row: Row, moment: Moment, job_id: JobId) -> Attempt:
         ended_at=maybe(row["ended_at"], moment),
         outcome=row["outcome"],
         failure=read_failure(row["failure"]),
+        logs=tuple(read_json(row["logs"]) or ()),
+    )
+
+
+def artefact(row: Row, moment: Moment) -> Artefact:
+    return Artefact(
+        job_id=JobId(str(row["job_id"])),
+        epoch=row["epoch"],
+        reference=row["reference"],
+        name=row["name"],
+        bytes=row["bytes"],
+        at=moment(row["at"]),
     )
 
 
@@ -262,11 +306,13 @@ def dead_letter_group(row: Row, moment: Moment) -> DeadLetterGroup:
 
 
 def late_result(row: Row, moment: Moment, job_id: JobId) -> LateResult:
+    result, artefact = split_result(row["result"])
     return LateResult(
         job_id=job_id,
         epoch=row["epoch"],
         at=moment(row["at"]),
         reason=row["reason"],
         outcome=row["outcome"],
-        result=read_json(row["result"]),
+        result=read_json(result),
+        artefact=artefact,
     )

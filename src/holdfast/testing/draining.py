@@ -7,7 +7,7 @@ and settles until nothing is left in line. On a `ManualClock`, *advance* jumps t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -64,7 +64,9 @@ async def drain(
     if advance and not isinstance(clock, ManualClock):
         raise UsageError("advance=True needs a ManualClock; use app_in_memory(app, clock=ManualClock())")
     watched = _WatchedStore(base.store, limit, still=isinstance(clock, ManualClock))
-    engine = Engine(cast(Store, watched), base.tasks, base.settings, clock, base.rng, base.ids)
+    engine = Engine(
+        cast(Store, watched), base.tasks, base.settings, clock, base.rng, base.ids, base.keeper.artefacts
+    )
     done = watched.done
     async with AsyncExitStack() as stack:
         resources = await stack.enter_async_context(app._lifespan()) if app._lifespan else None
@@ -153,12 +155,17 @@ class _WatchedStore:
         await worker.run()
         return before - self.left
 
-    async def open_session(self, worker: str, ttl: timedelta) -> Session:
-        self._session = await self._store.open_session(worker, _ALWAYS if self.still else ttl)
+    async def open_session(
+        self, worker: str, ttl: timedelta, queues: Collection[str] | None = None
+    ) -> Session:
+        self._session = await self._store.open_session(worker, _ALWAYS if self.still else ttl, queues)
         return self._session
 
-    async def claim(self, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
-        claimed = await self._store.claim(session, lanes, min(limit, self.left)) if self.left else []
+    async def claim(
+        self, session: Session, lanes: Sequence[Lane], limit: int, **bounds: Any
+    ) -> list[Claimed]:
+        most = min(limit, self.left)
+        claimed = await self._store.claim(session, lanes, most, **bounds) if most else []
         self.left -= len(claimed)
         self.done.attempts += len(claimed)
         return claimed

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from contextvars import copy_context
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.domain.duration import duration
 from holdfast.domain.job import Claimed
@@ -19,8 +19,9 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.log import Log
 from holdfast.engine.payload import UnreadablePayload, decode_any, encode, size
 from holdfast.engine.tasks import Task
-from holdfast.errors import LeaseLost, PayloadError, Snooze
-from holdfast.worker.processes import ProcessPool
+from holdfast.errors import DependencyHeld, LeaseLost, PayloadError, Snooze
+from holdfast.worker.dependencies import Pass
+from holdfast.worker.processes import COLD_START, NotReady, ProcessPool
 
 #: A middleware wraps every attempt: it is given the job and the way on, and returns what the way on returned.
 Middleware = Callable[[Job, Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -29,17 +30,27 @@ Middleware = Callable[[Job, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 log = Log("holdfast.worker")
 
 _NOTHING = Complete("null")
+#: When a job is tried again whose process was not ready yet.
+AGAIN_SOON = timedelta(seconds=1)
+
+
+class _TooLarge(NamedTuple):
+    """A result that is not for the row: it must be put elsewhere first."""
+
+    text: str
 
 
 class Running:
     """An attempt under way, and the ways to end it from outside."""
 
-    __slots__ = ("begun", "claimed", "job", "kill", "leftover", "started", "task", "why")
+    __slots__ = ("begun", "child", "claimed", "given", "job", "kill", "leftover", "started", "task", "why")
 
-    def __init__(self, claimed: Claimed, job: Job, started: float) -> None:
+    def __init__(self, claimed: Claimed, job: Job, started: float, given: Pass | None = None) -> None:
         self.claimed, self.job, self.started = claimed, job, started
+        self.given = given  #: leave to call its dependency
         self.task: asyncio.Task[Any] | None = None
         self.begun = False  #: a task cancelled before its first step would never run, and never clean up
+        self.child: Any = None  #: the child process that is ready for it
         self.kill: Callable[[], None] | None = None  #: ends a child process
         self.leftover: asyncio.Future[Any] | None = None  #: the thread it runs in, which nobody can stop
         self.why: str | None = None  #: why it is being ended: timeout, shutdown, lost
@@ -80,20 +91,25 @@ class Executors:
                 return early
         task = self._engine.tasks[claimed.lane.task]
         timer = None
-        if claimed.timeout is not None:
-            timer = asyncio.get_running_loop().call_later(
-                claimed.timeout.total_seconds(), running.end, "timeout"
-            )
         try:
             args, kwargs = self._arguments(task, claimed)
             if task.signature.takes_job:
                 kwargs["job"] = running.job
             run_as(running.job)
+            if task.policy.execute == "process":
+                running.child = await self._processes.take(task, COLD_START if claimed.timeout else None)
+            if claimed.timeout is not None:
+                timer = asyncio.get_running_loop().call_later(
+                    claimed.timeout.total_seconds(), running.end, "timeout"
+                )
             if task.policy.execute == "async" and not self._middleware:
                 result = await task.function(*args, **kwargs)
             else:
                 result = await self._call(task, running, args, kwargs)
-            verdict = _NOTHING if result is None else self._completed(task, result)
+            end = _NOTHING if result is None else self._completed(task, result)
+            if isinstance(end, _TooLarge):
+                end = Complete(await self._engine.keeper.keep_result(claimed.lease, end.text))
+            verdict: Verdict = end
         except asyncio.CancelledError as error:
             verdict = self._ended(running, error)
         except BaseException as error:
@@ -103,6 +119,8 @@ class Executors:
                 timer.cancel()
             if os.getpid() != self._pid:
                 os._exit(0)  # the handler forked and its child came back: it is no worker
+            if running.child is not None:  # nobody asked it to run anything
+                self._processes.give(running.child)
         if running.job.completed or running.why == "lost":
             return None
         return verdict
@@ -126,7 +144,9 @@ class Executors:
         async def run() -> Any:
             if task.policy.execute == "process":
                 kwargs.pop("job", None)
-                return await self._processes.call(task, args, kwargs, running)
+                child, running.child = running.child, None
+                child = child or await self._processes.take(task, None)  # a middleware that calls again
+                return await self._processes.call(child, task, args, kwargs, running)
             if task.is_async:
                 return await task.function(*args, **kwargs)
             call = partial(copy_context().run, task.function, *args, **kwargs)
@@ -170,7 +190,7 @@ class Executors:
                 f"the stored arguments of {task.name}(), version {claimed.version}, cannot be upgraded: {error!r}"
             ) from error
 
-    def _completed(self, task: Task[Any, Any], result: Any) -> Verdict:
+    def _completed(self, task: Task[Any, Any], result: Any) -> Verdict | _TooLarge:
         if not task.policy.store_result:
             return Complete(None)
         try:
@@ -178,6 +198,8 @@ class Executors:
         except PayloadError as error:
             return Bury(Failure.of("RESULT_INVALID", str(error)))
         if size(text) > self._limit:
+            if self._engine.keeper.artefacts is not None:
+                return _TooLarge(text)
             return Bury(Failure.of("RESULT_TOO_LARGE", f"{size(text):,} bytes; the limit is {self._limit:,}"))
         return Complete(text)
 
@@ -202,6 +224,10 @@ class Executors:
 
     def _raised(self, running: Running, error: BaseException) -> Verdict:
         match error:
+            case DependencyHeld():
+                return Release(duration(error.after), str(error))
+            case NotReady():
+                return Release(AGAIN_SOON, str(error))
             case Snooze():
                 return Release(duration(error.after), "snoozed", snoozed=True)
             case LeaseLost():

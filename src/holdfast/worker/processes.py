@@ -1,12 +1,17 @@
 """CPU-bound handlers in child processes, which can be killed: by a timeout, by a cancel, by a shutdown.
 
-A child is started when one is needed and kept for the next job. It imports the handler by name, like any worker.
+A child is started when one is needed and kept for the next job. It imports the handler by name, like any worker, and only
+when it has done so it is ready: no attempt pays with its own time for the start of a process.
+
+    started ──► preparing ──► ready ──► runs a handler ──► ready …
+                    └─ nobody waits for it any longer: it goes on, for the next one who needs a child
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -16,7 +21,9 @@ from concurrent.futures import Executor
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from holdfast.engine.attempt_log import AttemptLog
 from holdfast.errors import UsageError
+from holdfast.worker.listening import heard
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
@@ -25,29 +32,102 @@ if TYPE_CHECKING:
     from holdfast.worker.attempts import Running
 
 
+#: A handler by name: its module and its place there.
+Where = tuple[str, str]
+
+#: How long a child may take to be ready for an attempt with a hard timeout. The store counts that from the claim, and allows
+#: somewhat more; within that margin the handler has all of its time. Beyond it the job is given back.
+COLD_START = 3.0
+#: A child that is not ready after so many seconds never will be.
+PATIENCE = 60.0
+
+
 class ChildEnded(RuntimeError):
     """The child process of a handler ended without an answer."""
 
 
+class NotReady(RuntimeError):
+    """The child process is still on its way, and this attempt cannot wait for it."""
+
+
 class ProcessPool:
-    def __init__(self, threads: Executor) -> None:
-        self._threads = threads
+    def __init__(self, threads: Executor, *, keep_logs: bool = True) -> None:
+        self._threads, self._keep_logs = threads, keep_logs
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
 
-    async def call(
-        self, task: Task[Any, Any], args: list[Any], kwargs: dict[str, Any], running: Running
-    ) -> Any:
-        """Run the handler in a child; if the wait is cancelled, the child is killed."""
+    async def take(self, task: Task[Any, Any], patience: float | None) -> _Child:
+        """A child that is ready to run the handler. `NotReady` after *patience* seconds; it goes on becoming ready."""
         function = task.function
         if "<locals>" in function.__qualname__:
             raise UsageError(f"{task.name} runs in a process, so it must be defined at the top of a module")
-        child = self._idle.pop() if self._idle else self._start()
+        where = function.__module__, function.__qualname__
+        child = self._pick(where)
+        try:
+            async with asyncio.timeout(patience):
+                outcome, value = await self._ready(child, where)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            self.give(child)
+            if isinstance(error, TimeoutError):
+                raise NotReady(f"the process of {task.name} was not ready after {patience} s") from None
+            raise
+        match outcome:
+            case "ready":
+                return child
+            case "raised":
+                self.give(child)
+                raise value
+        self._drop(child)
+        raise ChildEnded(f"the process of {task.name} {value}")
+
+    def give(self, child: _Child) -> None:
+        """For the next one who needs a child."""
+        if child in self._all:
+            self._idle.append(child)
+
+    def _pick(self, where: Where) -> _Child:
+        """One that is ready, else one that nobody waits for, else a new one."""
+        for child in [idle for idle in self._idle if idle.preparing is None and not idle.alive]:
+            self._idle.remove(child)
+            self._drop(child)
+        if not self._idle:
+            return self._start()
+        child = max(self._idle, key=lambda idle: (where in idle.known, idle.preparing is None))
+        self._idle.remove(child)
+        return child
+
+    async def _ready(self, child: _Child, where: Where) -> tuple[str, Any]:
+        """Until the child can run this handler, or is known not to. It may have begun with another one's."""
+        outcome, value = "ready", None
+        while where not in child.known and outcome != "ended":
+            if child.preparing is None:
+                loop = asyncio.get_running_loop()
+                child.preparing = where, loop.run_in_executor(self._threads, child.prepare, where)
+            what, under_way = child.preparing
+            outcome, value = await asyncio.shield(under_way)
+            child.preparing = None
+            if outcome == "ready":
+                child.known.add(what)
+            elif what == where:
+                break
+        return outcome, value
+
+    async def call(
+        self,
+        child: _Child,
+        task: Task[Any, Any],
+        args: list[Any],
+        kwargs: dict[str, Any],
+        running: Running,
+    ) -> Any:
+        """Run the handler in this *child*; if the wait is cancelled, the child is killed."""
+        function = task.function
         running.kill = child.kill
         loop = asyncio.get_running_loop()
-        request = (function.__module__, function.__qualname__, args, kwargs)
+        level = logging.getLogger().getEffectiveLevel() if self._keep_logs else None
+        request = (function.__module__, function.__qualname__, (args, kwargs, level))
         try:
-            outcome, value = await loop.run_in_executor(self._threads, child.ask, request)
+            outcome, value, said = await loop.run_in_executor(self._threads, child.ask, request)
         except BaseException:
             self._drop(child)
             raise
@@ -55,8 +135,10 @@ class ProcessPool:
             running.kill = None
         if outcome == "ended":
             self._drop(child)
-            raise ChildEnded(f"the process of {task.name} ended with {value}")
-        self._idle.append(child)
+            raise ChildEnded(f"the process of {task.name} {value}")
+        self.give(child)
+        for line in said:
+            running.job.attempt_log().keep(line)
         if outcome == "raised":
             raise value
         return value
@@ -78,21 +160,44 @@ class ProcessPool:
 
 class _Child:
     def __init__(self) -> None:
+        self.known: set[Where] = set()  #: the handlers it is ready to run
+        self.preparing: tuple[Where, asyncio.Future[tuple[str, Any]]] | None = None
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process: SpawnProcess = context.Process(target=_serve, args=(theirs, os.getpid()), daemon=True)
         self._process.start()
         theirs.close()
 
-    def ask(self, request: tuple[Any, ...]) -> tuple[str, Any]:
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
+
+    def prepare(self, where: Where) -> tuple[str, Any]:
+        """Have it import the handler, and wait until it has; runs in a thread."""
+        try:
+            self._pipe.send((*where, None))
+            if not self._pipe.poll(PATIENCE):
+                self._process.kill()
+                return "ended", f"was not ready after {PATIENCE:.0f} s"
+            outcome, value, _ = self._pipe.recv()
+            return outcome, value
+        except (EOFError, OSError):
+            return "ended", self._end()
+
+    def ask(self, request: tuple[Any, ...]) -> tuple[str, Any, tuple[str, ...]]:
         """Send one call and wait for its end; runs in a thread."""
         try:
             self._pipe.send(request)
             return self._pipe.recv()  # type: ignore[no-any-return]
         except (EOFError, OSError):
-            self._process.join(1)
-            code = self._process.exitcode
-            return "ended", f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+            return "ended", self._end(), ()
+
+    def _end(self) -> str:
+        self._process.join(1)
+        code = self._process.exitcode
+        return (
+            f"ended with signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+        )
 
     def kill(self) -> None:
         if self._process.is_alive():
@@ -108,19 +213,25 @@ def _serve(pipe: Connection, parent: int) -> None:
     threading.Thread(target=_end_with_parent, name="holdfast-parent", daemon=True).start()
     while True:
         try:
-            module, name, args, kwargs = pipe.recv()
+            module, name, call = pipe.recv()
         except (EOFError, OSError):
             return
+        log = AttemptLog()
+        answer: tuple[str, Any] = ("ready", None)
         try:
-            answer = ("returned", _call(module, name, args, kwargs))
+            function = _find(module, name)  # its module may set up logging, and must find it untouched
+            if call is not None:
+                args, kwargs, level = call
+                with heard(log, level):
+                    answer = ("returned", _call(function, args, kwargs))
         except BaseException as error:
             answer = ("raised", _portable(error))
         if os.getppid() != parent:
             os._exit(0)
         try:
-            pipe.send(answer)
+            pipe.send((*answer, log.lines()))
         except (TypeError, ValueError, AttributeError) as error:
-            pipe.send(("raised", TypeError(f"the result cannot be sent back: {error}")))
+            pipe.send(("raised", TypeError(f"the result cannot be sent back: {error}"), log.lines()))
 
 
 def _end_with_parent() -> None:
@@ -131,11 +242,14 @@ def _end_with_parent() -> None:
         os._exit(0)
 
 
-def _call(module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _find(module: str, name: str) -> Any:
     found: Any = sys.modules.get(module) or importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
-    function = getattr(found, "function", found)  # the name holds the Task; its function is what runs
+    return getattr(found, "function", found)  # the name holds the Task; its function is what runs
+
+
+def _call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     result = function(*args, **kwargs)
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 

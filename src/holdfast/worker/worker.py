@@ -13,15 +13,20 @@ from typing import Any
 
 from holdfast.domain.job import Claimed, Lane, Lease, Session, Settlement
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.engine.attempt_log import AttemptLog
 from holdfast.engine.context import Job
 from holdfast.engine.engine import Engine
 from holdfast.engine.log import Log
 from holdfast.engine.ports import Threads
 from holdfast.errors import StoreError
+from holdfast.worker.admitting import Admitted, Admitting
 from holdfast.worker.attempts import Executors, Middleware, Running
+from holdfast.worker.dependencies import BEAT_EVERY, Dependencies, Pass, after_trial
 from holdfast.worker.heart import Heartbeat
+from holdfast.worker.listening import listening
 from holdfast.worker.processes import ProcessPool
 from holdfast.worker.settler import Settler
+from holdfast.worker.sizing import Slots
 
 log = Log("holdfast.worker")
 
@@ -31,8 +36,12 @@ WATCH_EVERY = 1.0
 FENCE_AT_MOST, FENCE_AT_LEAST = 0.5, 0.02
 #: How long, after the grace, a handler may go on swallowing its cancellation; how often it is cancelled again.
 LAST_WORDS, INSIST_EVERY = 5.0, 0.25
+#: The name of the task that holds the attempts. It outlives the worker when a handler does not stop.
+ATTEMPTS = "holdfast-attempts"
 #: How often a worker learns of queues that its tasks were sent to.
 REFRESH_EVERY = 5.0
+#: How often it looks whether jobs wait for tasks that it does not have.
+WARN_EVERY = 30.0
 
 
 class Catch(Enum):
@@ -62,10 +71,15 @@ class Worker:
     ) -> None:
         self.name = engine.ids.worker_name()
         self._engine, self._threads = engine, threads
-        self._slots = concurrency or engine.settings.concurrency
+        self._slots = Slots(
+            concurrency or engine.settings.concurrency,
+            engine.settings.min_concurrency,
+            engine.clock.monotonic(),
+        )
         self._queues = frozenset(queues) if queues else None
         self._resources = resources
-        self._processes = ProcessPool(pool)
+        self._keep_logs = engine.settings.keep_logs
+        self._processes = ProcessPool(pool, keep_logs=self._keep_logs != "never")
         self._executors = Executors(engine, pool, self._processes, list(middleware))
         self._until_idle = until_idle
         self._expect = expect  #: told how soon something that was requeued here will be due
@@ -74,14 +88,17 @@ class Worker:
         self._in_doubt = False  #: a claim's answer was lost: leases may be ours that we do not know
         self._suspects: set[Lease] = set()
         self._warned: set[str] = set()
-        self._lanes: list[Lane] = []
+        self._warn_at = -math.inf
         self._asked = 0  #: how many were asked for and not answered yet
         self._bell = asyncio.Event()
         self._second_bell = asyncio.Event()
         self._flood = asyncio.Event()  #: there is more than one hand can claim
         self._stopping = asyncio.Event()
+        self._leaving = asyncio.Event()  #: what still runs does not stop, and is left behind
         self._hurry = False
         self._settler = Settler(engine.store, engine.clock, self._ring, self._refused)
+        self._dependencies = Dependencies(engine, self._ring)
+        self._admitting = Admitting(engine, self._dependencies, self._settler.put)
         self._session: Session | None = None
         self._heartbeat: Heartbeat | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -100,19 +117,39 @@ class Worker:
         settling = asyncio.create_task(self._settler.run(), name="settler")
         watching = asyncio.create_task(self._watch(), name="watch")
         fencing = asyncio.create_task(self._fence(), name="fence")
+        tending = asyncio.create_task(self._tend(), name="dependencies")
         try:
-            async with asyncio.TaskGroup() as attempts:
-                along = attempts.create_task(self._claim_along(attempts), name="second hand")
-                await self._claim_until_stopped(attempts)
-                await along
-                await self._drain()
+            with listening(self._keep_logs != "never"):
+                await self._until_left(asyncio.create_task(self._work(), name=ATTEMPTS))
         finally:
             watching.cancel()
             fencing.cancel()
+            tending.cancel()
             await self._settle_last(settling)
             await asyncio.gather(settling, watching, fencing, return_exceptions=True)
             self._processes.close()
             await self._end_session()
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as attempts:
+            along = attempts.create_task(self._claim_along(attempts), name="second hand")
+            await self._claim_until_stopped(attempts)
+            await along
+            await self._drain()
+
+    async def _until_left(self, working: asyncio.Task[None]) -> None:
+        """Until every attempt has ended, or only those are left that do not stop: their jobs were given back."""
+        leaving = asyncio.create_task(self._leaving.wait())
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            working.cancel()
+            await asyncio.wait((working,))
+            raise
+        finally:
+            leaving.cancel()
+        if working.done():
+            working.result()
 
     async def _begin_session(self) -> None:
         """A new session: a name the store has never seen, so that an old one cannot be mistaken for it."""
@@ -120,7 +157,7 @@ class Worker:
         leases = [task.policy.lease for task in self._tasks() if task.policy.lease]
         ttl = min([settings.lease, *leases])
         every = min(settings.beat_every, ttl / 3)
-        self._session = await self._engine.store.open_session(self.name, ttl)
+        self._session = await self._engine.store.open_session(self.name, ttl, self._queues)
         loop, session = self._loop, self._session
         assert loop is not None
         self._heartbeat = Heartbeat(
@@ -132,7 +169,9 @@ class Worker:
         )
         self._heartbeat.start(self._threads)
         self._settler.renew()
-        log.info("worker.started", worker=self.name, queues=sorted(self._queues or ()), slots=self._slots)
+        log.info(
+            "worker.started", worker=self.name, queues=sorted(self._queues or ()), slots=self._slots.most
+        )
 
     async def _end_session(self) -> None:
         if self._heartbeat is not None:
@@ -144,6 +183,20 @@ class Worker:
             except (StoreError, TimeoutError) as error:
                 log.warning("session.not_closed", reason=str(error))
         log.info("worker.stopped", worker=self.name)
+
+    async def _tend(self) -> None:
+        """Keep in touch with the other workers about the dependencies. Whatever fails, the guards know what they know."""
+        while True:
+            await self._engine.clock.sleep(BEAT_EVERY * (0.8 + 0.4 * self._engine.rng.random()))
+            session = self._session
+            if session is None:
+                continue
+            try:
+                await self._dependencies.tend(session)
+            except StoreError as error:
+                log.info("dependencies.waits", reason=str(error))
+            except Exception:  # a bug of ours must not end the watch
+                log.exception("dependencies.failed")
 
     async def _fence(self) -> None:
         """Give the work up in time, by our own clock, even while a beat hangs in a network that does not answer."""
@@ -172,19 +225,27 @@ class Worker:
     async def _find_lanes(self) -> list[Lane]:
         """What this worker can run: its tasks in their own queues, and in any other queue they were sent to."""
         names = {task.name for task in self._engine.tasks.values()}
-        waiting = await self._engine.store.lanes()
-        lanes = {task.lane for task in self._engine.tasks.values()} | waiting.keys()
-        found = [
+        own = {task.lane for task in self._engine.tasks.values()}
+        lanes = own | {lane._replace(fair=True) for lane in own} | await self._engine.store.lanes()
+        await self._warn_of({lane for lane in lanes if lane.task not in names | self._warned})
+        return sorted(
             lane
             for lane in lanes
             if lane.task in names and (self._queues is None or lane.queue in self._queues)
-        ]
-        unknown = {lane.task for lane in lanes if lane.task not in names and waiting.get(lane)} - self._warned
+        )
+
+    async def _warn_of(self, strange: set[Lane]) -> None:
+        """Say once of each task that is not known here that jobs wait for it. Now and then only: it takes counting."""
+        now = self._engine.clock.monotonic()
+        if not strange or now < self._warn_at:
+            return
+        self._warn_at = now + WARN_EVERY
+        depths = await self._engine.store.depths(strange)
+        unknown = {lane.task for lane, depth in depths.items() if depth}
         if unknown:
             self._warned |= unknown
             hint = "their jobs stay queued for a worker that has them"
             log.warning("worker.unknown_tasks", tasks=sorted(unknown), hint=hint)
-        return sorted(found)
 
     async def _claim_until_stopped(self, attempts: asyncio.TaskGroup) -> None:
         poll = self._engine.settings.poll.total_seconds()
@@ -197,7 +258,10 @@ class Worker:
             if self._engine.clock.monotonic() > refreshed_at + REFRESH_EVERY:
                 await self._refresh_lanes()
                 refreshed_at = self._engine.clock.monotonic()
-            match await self._claim_half(attempts):
+            caught = await self._claim_half(attempts)
+            if caught in (Catch.EMPTY, Catch.SHORT) and await self._reclaim():
+                continue  # there is something again
+            match caught:
                 case Catch.NO_ROOM:
                     await self._bell.wait()
                 case Catch.FULL:
@@ -205,7 +269,7 @@ class Worker:
                 case Catch.EMPTY if self._until_idle and await self._is_idle():
                     self.stop()
                 case Catch.EMPTY if self._session is not None:
-                    await self._wait_for_work(self._lanes, poll)
+                    await self._wait_for_work(self._admitting.lanes, poll)
 
     async def _claim_along(self, attempts: asyncio.TaskGroup) -> None:
         """The second hand, for a deep backlog: asks for one half while the other runs, so that neither waits."""
@@ -221,22 +285,23 @@ class Worker:
 
     async def _claim_half(self, attempts: asyncio.TaskGroup) -> Catch:
         """Claim for the slots that are free, half of all at the most, and start what came."""
-        room = self._slots - len(self._running) - len(self._leftovers) - self._asked
+        slots = self._slots.count
+        room = slots - len(self._running) - len(self._leftovers) - self._asked
         # Finished attempts that still travel to the store bound the claims too: a store that cannot keep up
         # with the settling must not be asked for more.
-        if room <= 0 or self._settler.backlog > 2 * self._slots:
+        if room <= 0 or self._settler.backlog > 2 * slots:
             return Catch.NO_ROOM
-        wanted = min(room, (self._slots + 1) // 2)
+        wanted = min(room, (slots + 1) // 2)
         self._asked += wanted
         try:
-            claimed = await self._claim(wanted)
+            admitted = await self._claim(wanted)
         finally:
             self._asked -= wanted
         if self._stopping.is_set():
-            self._give_back(claimed)  # told to stop while the claim was on its way
+            self._give_back([one.claimed for one in admitted])  # told to stop while the claim was on its way
         else:
-            self._start(claimed, attempts)
-        return Catch.FULL if len(claimed) == wanted else Catch.SHORT if claimed else Catch.EMPTY
+            self._start(admitted, attempts)
+        return Catch.FULL if len(admitted) == wanted else Catch.SHORT if admitted else Catch.EMPTY
 
     def _ring(self) -> None:
         """A slot is free, or something else that a claimer waits for has happened."""
@@ -249,27 +314,43 @@ class Worker:
             return (
                 False  # asked before the lines: what is taken back from a lost worker is in line after that
             )
-        mine, waiting = set(await self._find_lanes()), await self._engine.store.lanes()
-        return not any(count for lane, count in waiting.items() if lane in mine) and not self._is_busy()
+        waiting = await self._engine.store.depths(await self._find_lanes())
+        return not any(waiting.values()) and not self._is_busy()
 
     def _is_busy(self) -> bool:
         return bool(self._running or self._asked or self._settler.backlog)
 
     async def _refresh_lanes(self) -> None:
         try:
-            self._lanes = await self._find_lanes()
+            await self._admitting.refresh(await self._find_lanes())
         except StoreError as error:
             log.warning("lanes.waits", reason=str(error))
 
-    async def _claim(self, wanted: int) -> list[Claimed]:
+    async def _claim(self, wanted: int) -> list[Admitted]:
         assert self._session is not None
         try:
-            return await self._engine.store.claim(self._session, self._lanes, wanted)
+            return await self._admitting.claim(self._session, wanted)
         except StoreError as error:
             self._in_doubt = True
             log.warning("claim.waits", reason=str(error))
             await self._pause(1.0)
             return []
+        except Exception:  # a hook has refused it, or it is a bug of ours: neither may end the worker
+            log.exception("claim.failed")
+            await self._pause(1.0)
+            return []
+
+    async def _reclaim(self) -> bool:
+        """Take back what lost workers hold, unless this process has looked lately: a worker that has room is all it takes."""
+        if self._engine.clock.monotonic() < self._engine.reclaim_due or self._stopping.is_set():
+            return False
+        try:
+            return await self._engine.reclaim() > 0
+        except StoreError as error:
+            log.warning("reclaim.waits", reason=str(error))
+        except Exception:  # a hook has refused it
+            log.exception("reclaim.failed")
+        return False
 
     async def _wait_for_work(self, lanes: list[Lane], poll: float) -> None:
         """Until work may have arrived, or a slot is free, or it is time to stop."""
@@ -306,12 +387,15 @@ class Worker:
             self._settler.put(Settlement(one.lease, Release(), one.attempt))
 
     # -- running ----------------------------------------------------------------------------------------------------
-    def _start(self, claimed: list[Claimed], attempts: asyncio.TaskGroup) -> None:
-        store, clock, limit = self._engine.store, self._engine.clock, self._engine.settings.result_limit
+    def _start(self, admitted: list[Admitted], attempts: asyncio.TaskGroup) -> None:
+        store, clock, keeper = self._engine.store, self._engine.clock, self._engine.keeper
         now = clock.monotonic()
-        for one in claimed:
-            running = Running(one, Job(one, store, clock, now, self._resources, limit), now)
+        for one, given in admitted:
+            job = Job(one, store, clock, now, self._resources, keeper)
+            job.calls = self._dependencies
+            running = Running(one, job, now, given)
             self._running[one.lease] = running
+            self._slots.started(now)
             running.task = attempts.create_task(self._execute(running))
 
     async def _execute(self, running: Running) -> None:
@@ -321,15 +405,49 @@ class Worker:
             verdict = await self._executors.attempt(running)
         finally:
             self._running.pop(claimed.lease, None)
+            now = self._engine.clock.monotonic()
+            self._slots.ended(claimed.lane.task, now - running.started, now)
             if running.leftover is not None:
                 self._mind(running.leftover)
             self._ring()
+        if running.given is not None:
+            verdict = await self._leave(running, running.given, verdict)
         if verdict is not None:
             spent = timedelta(seconds=self._engine.clock.monotonic() - running.started)
-            self._settler.put(Settlement(claimed.lease, verdict, claimed.attempt, spent), claimed)
+            logs = () if running.job.said is None else self._logs_of(running.job.said, verdict)
+            self._settler.put(Settlement(claimed.lease, verdict, claimed.attempt, spent, logs), claimed)
             # A completion is not logged: the event log has it, and a line for each would cost more than the job.
             if not isinstance(verdict, Complete):
                 self._tell(claimed, verdict, spent)
+            if isinstance(verdict, RetryAfter) and verdict.failure.retry_after is not None:
+                await self._dependencies.hold_back(claimed.lane, verdict.failure)
+        elif running.job.completed and running.job.said is not None:
+            logs = self._logs_of(running.job.said, Complete(None))
+            if logs:  # its end is written already: sent again it changes nothing, but brings them along
+                self._settler.put(Settlement(claimed.lease, Complete(None), claimed.attempt, logs=logs))
+
+    async def _leave(self, running: Running, given: Pass, verdict: Verdict | None) -> Verdict | None:
+        """The attempt's end tells how its dependency is, unless the handler has marked its calls itself."""
+        spent = self._engine.clock.monotonic() - running.started
+        match verdict:
+            case Complete() if given.dependency not in running.job.judged:
+                await self._dependencies.leave(given, None, spent)
+            case RetryAfter(_, failure) | Bury(failure) if given.dependency not in running.job.judged:
+                outcome = await self._dependencies.leave(given, failure, spent)
+                if given.trial is not None:
+                    return after_trial(verdict, outcome, given.dependency)
+            case _:
+                await self._dependencies.abandon(given)
+        return verdict
+
+    def _logs_of(self, said: AttemptLog, verdict: Verdict) -> tuple[str, ...]:
+        """What is to be kept of it: that of failed attempts, unless the settings say otherwise."""
+        match self._keep_logs:
+            case "always":
+                return said.lines()
+            case "failed" if isinstance(verdict, (RetryAfter, Bury)):
+                return said.lines()
+        return ()
 
     def _refused(self, claimed: Claimed, reason: str) -> Verdict:
         """What becomes of a job whose end was refused. The reason may be what could not be stored: plain letters only."""
@@ -411,7 +529,7 @@ class Worker:
         await self._insist()
 
     async def _insist(self) -> None:
-        """Cancel again what swallowed it. In the end its job is given back, so that only the process is stuck."""
+        """Cancel again what swallowed it. In the end its job is given back, and it is left behind."""
         until = self._engine.clock.monotonic() + LAST_WORDS
         while self._running and (left := until - self._engine.clock.monotonic()) > 0:
             self._bell.clear()
@@ -425,6 +543,7 @@ class Worker:
             log.warning("job.will_not_stop", job_id=running.job.id, task=running.job.task)
             running.why = "lost"  # whatever it answers later is nobody's
             self._give_back([self._running.pop(running.claimed.lease).claimed])
+            self._leaving.set()
 
     async def _settle_last(self, settling: asyncio.Task[None]) -> None:
         """The last write is awaited, but not for ever."""

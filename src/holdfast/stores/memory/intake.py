@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import zip_longest
 
+from holdfast.domain.fairness import level_of, place
 from holdfast.domain.job import Claimed, Enqueued, JobId, Lane, Lease, NewJob, Session
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.verdict import Failure
@@ -38,6 +41,7 @@ def _add(tables: Tables, new: NewJob, state: State) -> Job:
         updated_at=now,
         deadline_at=spec.deadline_at or (now + spec.deadline if spec.deadline is not None else None),
         ord=max(now, run_at),
+        deferred=run_at > now,
     )
     tables.jobs[job.id] = job
     tables.lanes[spec.lane] = None
@@ -65,8 +69,8 @@ def reject(tables: Tables, new: NewJob, failure: Failure) -> None:
 
 
 def promote(tables: Tables) -> timedelta | None:
-    """Nothing to move here: a job is in line as soon as it is due."""
     now = tables.clock.now()
+    in_line(tables, now)
     waiting = (j.run_at - now for j in tables.jobs.values() if j.state is State.QUEUED and j.run_at > now)
     return min(waiting, default=None)
 
@@ -74,28 +78,62 @@ def promote(tables: Tables) -> timedelta | None:
 def claim(tables: Tables, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
     now, wanted = tables.clock.now(), set(lanes)
     due = [j for j in in_line(tables, now) if j.lane in wanted]
-    busy = {job.spec.key for job in tables.jobs.values() if job.live}
+    running = Counter(job.spec.key for job in tables.jobs.values() if job.live)
     claimed: list[Claimed] = []
-    for job in sorted(due, key=lambda job: job.place):
+    for job in _in_order(tables, due):
         if len(claimed) == limit:
             break
-        if job.spec.key is not None and job.spec.key in busy:
+        if job.spec.key is not None and running[job.spec.key] >= job.spec.key_slots:
             continue
-        busy.add(job.spec.key)
+        running[job.spec.key] += 1
         claimed.append(_claim_one(tables, job, session, now))
     return claimed
 
 
+def _in_order(tables: Tables, due: list[Job]) -> Iterator[Job]:
+    """The level whose turn it is, then the others; within one better priorities first, fair lanes in turn with the rest."""
+    for level in tables.turns.next():
+        lines: dict[Lane | None, list[Job]] = {}
+        for job in due:
+            if level_of(job.spec.priority) == level:
+                lines.setdefault(job.lane if job.lane.fair else None, []).append(job)
+        for lane, line in lines.items():
+            if lane is not None:
+                _place(tables, lane, line)
+            line.sort(key=lambda job: job.place)
+        for round_ in zip_longest(*lines.values()):
+            yield from (job for job in round_ if job is not None)
+
+
+def _place(tables: Tables, lane: Lane, line: list[Job]) -> None:
+    """Give the jobs of a fair line that are new in it their passes."""
+    for priority in {job.spec.priority for job in line}:
+        jobs = [job for job in line if job.spec.priority == priority]
+        new = sorted((job for job in jobs if job.turn is None), key=lambda job: (job.ord, job.number))
+        passes = tables.passes[lane, priority]
+        head = min((job.turn for job in jobs if job.turn is not None), default=passes.get("", 0))
+        owners = [job.spec.owner or "" for job in new]
+        for job, turn in zip(new, place(owners, passes, head, tables.weights), strict=True):
+            job.turn = passes[job.spec.owner or ""] = turn
+            passes[""] = max(passes.get("", 0), turn)
+
+
 def in_line(tables: Tables, now: datetime) -> list[Job]:
-    return [job for job in tables.jobs.values() if job.state is State.QUEUED and job.run_at <= now]
+    """Everybody in line; who is due steps into it here, unless a hold keeps out what is due later, or what was tried before."""
+    paused = tables.paused()
+    for job in tables.jobs.values():
+        if job.deferred and job.run_at <= now and "delayed" not in paused:
+            job.deferred = job.attempt > 0 and "retries" in paused
+    return [job for job in tables.jobs.values() if job.state is State.QUEUED and not job.deferred]
 
 
 def _claim_one(tables: Tables, job: Job, session: Session, now: datetime) -> Claimed:
     timeout = job.spec.timeout
     job.state, job.epoch, job.attempt = State.PROCESSING, next(tables.epochs), job.attempt + 1
     job.started_at, job.last_attempt_at, job.updated_at = job.started_at or now, now, now
-    until = tables.clock.monotonic() + timeout.total_seconds() if timeout is not None else None
-    job.live = Live(job.epoch, session, now, until)
+    began = tables.clock.monotonic()
+    until = began + timeout.total_seconds() if timeout is not None else None
+    job.live, job.turn = Live(job.epoch, session, now, until, began), None
     tables.record(Kind.processing, job, worker=session.worker)
     return Claimed(
         lease=Lease(job.id, job.epoch),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.domain.job import (
+    Artefact,
     Attempt,
     DeadLetter,
     DeadLetterFilter,
@@ -17,9 +21,12 @@ from holdfast.domain.job import (
     JobRow,
     Lane,
     LateResult,
+    WorkerRow,
 )
+from holdfast.domain.keys import own_key
 from holdfast.domain.moves import State
 from holdfast.domain.rules import broken_rules
+from holdfast.engine.artefacts import split_result
 from holdfast.engine.ports import Page
 from holdfast.stores.memory.tables import Job, Live, Tables
 from holdfast.stores.shapes import read_cursor
@@ -53,24 +60,45 @@ class Looking:
             counts[job.state] += 1
         return {str(state): number for state, number in counts.items()}
 
-    async def lanes(self) -> dict[Lane, int]:
-        waiting = dict.fromkeys(self._tables.lanes, 0)
+    async def lanes(self) -> set[Lane]:
+        return set(self._tables.lanes)
+
+    async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
+        depths = {lane: 0 for lane in self._tables.lanes if lanes is None or lane in lanes}
         for job in self._tables.jobs.values():
-            if job.state is State.QUEUED:
-                waiting[job.lane] += 1
-        return waiting
+            if job.state is State.QUEUED and job.lane in depths:
+                depths[job.lane] += 1
+        return depths
+
+    async def workers(self) -> list[WorkerRow]:
+        tables = self._tables
+        leased = Counter(job.live.session.id for job in tables.jobs.values() if job.live is not None)
+        return [
+            WorkerRow(
+                name=kept.session.worker,
+                started_at=kept.started_at,
+                expires_at=tables.clock.now() + timedelta(seconds=kept.until - tables.clock.monotonic()),
+                queues=kept.queues,
+                leases=leased[kept.session.id],
+            )
+            for kept in tables.sessions.values()
+            if tables.is_live(kept.session)
+        ]
 
     # -- what is kept of a job ----------------------------------------------------------------------------------------
     async def events(self, *, after: int, limit: int, job_id: JobId | None = None) -> list[Event]:
         events = self._tables.events
         return [e for e in events if e.id > after and (job_id is None or e.job_id == job_id)][:limit]
 
+    async def newest_event(self) -> int:
+        return self._tables.events[-1].id if self._tables.events else 0
+
     async def attempts(self, job_id: JobId) -> list[Attempt]:
         job = self._tables.jobs.get(job_id)
         if job is None:
             return []
         running = [job.current_attempt(None, None, None)] if job.live else []
-        return [*job.attempts.values(), *running]
+        return [replace(a, logs=job.logs.get(a.epoch, ())) for a in (*job.attempts.values(), *running)]
 
     async def steps(self, job_id: JobId) -> dict[str, str]:
         job = self._tables.jobs.get(job_id)
@@ -79,6 +107,10 @@ class Looking:
     async def late_results(self, job_id: JobId) -> list[LateResult]:
         job = self._tables.jobs.get(job_id)
         return list(job.late.values()) if job else []
+
+    async def artefacts(self, job_id: JobId) -> list[Artefact]:
+        job = self._tables.jobs.get(job_id)
+        return sorted(job.artefacts.values(), key=lambda a: (a.epoch, a.reference)) if job else []
 
     # -- dead letters -------------------------------------------------------------------------------------------------
     async def dead_letters(
@@ -96,15 +128,18 @@ class Looking:
                 fingerprint=fingerprint,
                 task=task,
                 reason=reason,
-                message=letters[-1].detail or letters[-1].message,
+                message=newest.detail or newest.message,
                 count=len(letters),
                 first_at=min(letter.at for letter in letters),
-                last_at=max(letter.at for letter in letters),
-                sample=max(letters, key=lambda letter: letter.at).id,
+                last_at=newest.at,
+                sample=newest.id,
             )
             for (fingerprint, task, reason), letters in groups.items()
+            for newest in [max(letters, key=lambda letter: (letter.at, letter.id))]
         ]
-        return sorted(found, key=lambda group: -group.count)[:limit]
+        return sorted(found, key=lambda group: (group.count, group.last_at, group.sample), reverse=True)[
+            :limit
+        ]
 
     def _dead(self, where: DeadLetterFilter) -> list[DeadLetter]:
         letters = (job.dead for job in self._tables.jobs.values() if job.dead is not None)
@@ -126,6 +161,7 @@ class Looking:
 def _job_row(tables: Tables, job: Job) -> JobRow:
     live = job.live
     told = live is not None and live.percent is not None
+    result, artefact = split_result(job.result)
     return JobRow(
         id=job.id,
         task=job.lane.task,
@@ -154,17 +190,18 @@ def _job_row(tables: Tables, job: Job) -> JobRow:
         last_failure=job.last_failure,
         retry_type=job.retry_type,
         manual_retry_count=job.manual_retry_count,
-        result=json.loads(job.result) if job.result is not None else None,
+        result=json.loads(result) if result is not None else None,
+        artefact=artefact,
         tags=job.spec.tags,
         payload=json.loads(job.payload),
         progress={"percent": live.percent, "message": live.message} if live and told else None,
-        key=job.spec.key,
+        key=own_key(job.spec.key),
     )
 
 
 def _lease_end(tables: Tables, live: Live) -> datetime:
-    now = tables.clock.monotonic()
-    ends = tables.sessions.get(live.session.id, (live.session, now))[1]
+    now, kept = tables.clock.monotonic(), tables.sessions.get(live.session.id)
+    ends = now if kept is None else kept.until
     left = min(ends, live.run_until if live.run_until is not None else ends) - now
     return tables.clock.now() + timedelta(seconds=left)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from holdfast.domain.job import JobId, Lane
+from holdfast.domain.job import JobId
 from holdfast.domain.moves import FINISHED, Kind, State
 from holdfast.domain.rules import retry_refusal
 from holdfast.domain.verdict import Bury, RetryAfter
@@ -14,7 +14,7 @@ from holdfast.stores.memory.intake import in_line, twin_of
 from holdfast.stores.memory.recovering import ran_out
 from holdfast.stores.memory.settling import apply, end_attempt, finish, into_line
 from holdfast.stores.memory.tables import Job, Tables
-from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, stuck_failure
+from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, said, stuck_failure
 
 
 def cancel(tables: Tables, job_id: JobId, by: str, reason: str) -> None:
@@ -23,31 +23,33 @@ def cancel(tables: Tables, job_id: JobId, by: str, reason: str) -> None:
         raise not_cancellable(job_id, job.state)
     if job.live is not None:
         end_attempt(tables, job, "cancelled")
-    finish(tables, job, State.CANCELLED, Kind.cancelled, by=by, reason=reason)
+    finish(tables, job, State.CANCELLED, Kind.cancelled, **said(by, reason))
 
 
 def retry(
     tables: Tables, job_id: JobId, by: str, kind: Kind, forget: Collection[str] | None, queue: str | None
 ) -> int:
     job, now = tables.find(job_id), tables.clock.now()
+    in_line(tables, now)  # who is due is in line, whether or not a worker has looked
     match job.state:
         case State.FAILED | State.CANCELLED:
             _new_generation(tables, job, queue, now)
         case State.PROCESSING if any(ran_out(tables, job)):
             lost = stuck_failure(overran=not ran_out(tables, job)[0])
             if job.attempt >= job.spec.max_attempts:  # the last one: it ends here, and the retry begins anew
-                apply(tables, job, Bury(lost), outcome="reclaimed")
+                apply(tables, job, Bury(lost), outcome="reclaimed", error_code=lost.code)
                 _new_generation(tables, job, queue, now)
             else:
-                apply(tables, job, RetryAfter(timedelta(), lost), outcome="reclaimed")
-        case State.QUEUED if job.run_at > now:
-            pass  # waiting: made due below
+                meta = {"error_code": lost.code, **said(by)}
+                apply(tables, job, RetryAfter(timedelta(), lost), outcome="reclaimed", **meta)
+        case State.QUEUED if job.deferred:
+            pass  # waiting: let in below
         case _:
             raise Conflict(retry_refusal(job_id, job.state))
     for name in forget or ():
         job.steps.pop(name, None)
     job.retry_type, job.manual_retry_count = "MANUAL", job.manual_retry_count + 1
-    into_line(tables, job, now, kind, by=by)
+    into_line(tables, job, now, kind, **said(by))
     return 1 + sum(j.place < job.place for j in in_line(tables, now) if j.lane == job.lane)
 
 
@@ -61,7 +63,7 @@ def _new_generation(tables: Tables, job: Job, queue: str | None, now: datetime) 
     job.error = job.dead = job.started_at = job.finished_at = None
     job.queued_at = now
     job.deadline_at = now + job.spec.deadline if job.spec.deadline is not None else None
-    job.lane = Lane(queue, job.lane.task) if queue else job.lane
+    job.lane = job.lane._replace(queue=queue) if queue else job.lane
     tables.lanes[job.lane] = None
 
 
@@ -70,4 +72,4 @@ def discard(tables: Tables, job_id: JobId, by: str, reason: str) -> None:
     if job.dead is None:
         raise no_dead_letter(job_id)
     job.dead = None
-    tables.record(Kind.discarded, job, by=by, reason=reason)
+    tables.record(Kind.discarded, job, **said(by, reason))

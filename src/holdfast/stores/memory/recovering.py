@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from holdfast.domain.job import Expired, JobId, Lease
 from holdfast.domain.moves import FINISHED, Kind, State
+from holdfast.domain.verdict import Bury, RetryAfter
 from holdfast.engine.ports import Reclaim, Retention
 from holdfast.stores.memory.settling import apply, time_out_one
-from holdfast.stores.memory.tables import Job, Tables
+from holdfast.stores.memory.tables import Job, Live, Tables
 from holdfast.stores.shapes import OVERRUN_MARGIN
 
 
@@ -18,19 +20,35 @@ def expired(tables: Tables, limit: int) -> list[Expired]:
     for job in tables.jobs.values():
         lost, overran = ran_out(tables, job)
         if (lost or overran) and job.live is not None and len(found) < limit:
-            found.append(
-                Expired(
-                    lease=Lease(job.id, job.epoch),
-                    lane=job.lane,
-                    attempt=job.attempt,
-                    max_attempts=job.spec.max_attempts,
-                    crashes=job.crashes,
-                    max_crashes=job.spec.max_crashes,
-                    worker=job.live.session.worker,
-                    overran=not lost,
-                )
-            )
+            found.append(_expired(job, job.live, overran=not lost))
     return found
+
+
+def _expired(job: Job, live: Live, *, overran: bool) -> Expired:
+    return Expired(
+        lease=Lease(job.id, job.epoch),
+        lane=job.lane,
+        attempt=job.attempt,
+        max_attempts=job.spec.max_attempts,
+        crashes=job.crashes,
+        max_crashes=job.spec.max_crashes,
+        worker=live.session.worker,
+        overran=overran,
+    )
+
+
+def stuck(tables: Tables, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
+    now = tables.clock.monotonic()
+    found = [
+        (live.began, _expired(job, live, overran=False))
+        for job in tables.jobs.values()
+        if (live := job.live) is not None
+        and (most := limits.get(job.lane.task)) is not None
+        and now - live.began > most.total_seconds()
+        and tables.is_live(live.session)
+        and (live.run_until is None or now <= live.run_until)
+    ]
+    return [one for _, one in sorted(found)[:limit]]
 
 
 def ran_out(tables: Tables, job: Job) -> tuple[bool, bool]:
@@ -42,16 +60,19 @@ def ran_out(tables: Tables, job: Job) -> tuple[bool, bool]:
     return not tables.is_live(job.live.session), overran
 
 
-def reclaim(tables: Tables, reclaims: Sequence[Reclaim]) -> int:
-    """Guarded twice: the lease must still be the current one, and must still have run out."""
+def reclaim(tables: Tables, reclaims: Sequence[Reclaim], stuck: bool = False) -> int:
+    """Guarded twice: the lease must still be the current one, and must still have run out, unless it is *stuck*."""
     done = 0
     for lease, verdict, crashed in reclaims:
         job = tables.jobs.get(lease.job_id)
         if job is None or not job.holds(lease):
             continue
         lost, overran = ran_out(tables, job)
-        if lost if crashed else overran and not lost:
-            apply(tables, job, verdict, outcome="reclaimed")
+        if stuck or (lost if crashed else overran and not lost):
+            assert isinstance(verdict, (RetryAfter, Bury)), (
+                f"a reclaim ends in line or in the grave: {verdict}"
+            )
+            apply(tables, job, verdict, outcome="reclaimed", error_code=verdict.failure.code)
             done += 1
     return done
 
@@ -74,6 +95,8 @@ def purge(tables: Tables, task: str | None, keep: Retention, limit: int) -> int:
     now, done = tables.clock.now(), 0
     for job in list(tables.jobs.values()):
         if job.finished_at is None or (task is not None and job.lane.task != task) or done >= limit:
+            continue
+        if job.artefacts:  # they are deleted first
             continue
         if keep.jobs is not None and job.finished_at <= now - keep.jobs and job.dead is None:
             _forget(tables, job)

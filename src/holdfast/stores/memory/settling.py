@@ -6,17 +6,19 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from holdfast.domain.job import DeadLetter, LateResult, Lease
+from holdfast.domain.job import DeadLetter, LateResult, Lease, Settlement
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.rules import outcome_of
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.engine.artefacts import split_result
 from holdfast.engine.ports import Answer
 from holdfast.errors import LeaseLost
 from holdfast.stores.memory.tables import Job, Tables
-from holdfast.stores.shapes import MILLISECOND, kind_of
+from holdfast.stores.shapes import kind_of, meta_of
 
 
-def settle(tables: Tables, lease: Lease, verdict: Verdict, duration: timedelta = timedelta()) -> Answer:
+def settle(tables: Tables, settlement: Settlement) -> Answer:
+    lease, verdict = settlement.lease, settlement.verdict
     job = tables.jobs.get(lease.job_id)
     if job is None:
         return Answer.STALE
@@ -25,7 +27,7 @@ def settle(tables: Tables, lease: Lease, verdict: Verdict, duration: timedelta =
     if job.deadline_at is not None and tables.clock.now() > job.deadline_at:
         time_out_one(tables, job)
         return _keep_late(tables, job, lease, verdict)
-    apply(tables, job, verdict, duration_ms=duration // MILLISECOND)
+    apply(tables, job, verdict, **meta_of(settlement))
     return Answer.APPLIED
 
 
@@ -41,17 +43,17 @@ def apply(tables: Tables, job: Job, verdict: Verdict, outcome: str | None = None
         case RetryAfter(delay, failure):
             _failed_once(tables, job, failure, outcome)
             end_attempt(tables, job, outcome or word, failure)
-            meta |= {"error_code": failure.code, "gateway_http_status": failure.gateway_status}
             into_line(tables, job, now + delay, Kind.reclaimed if outcome else kind, **meta)
             job.retry_type = "AUTOMATIC"
         case Bury(failure):
             _failed_once(tables, job, failure, outcome)
             end_attempt(tables, job, outcome or word, failure)
-            _bury(tables, job, failure, kind)
-        case Release(delay, why):
+            _bury(tables, job, failure, kind, **meta)
+        case Release(delay):
+            given_back = job.attempt
             job.attempt -= 1
             end_attempt(tables, job, word)
-            into_line(tables, job, now + delay, kind, why=why)
+            into_line(tables, job, now + delay, kind, given_back, **meta)
 
 
 def _failed_once(tables: Tables, job: Job, failure: Failure, outcome: str | None) -> None:
@@ -73,9 +75,14 @@ def end_attempt(tables: Tables, job: Job, outcome: str, failure: Failure | None 
     job.live = None
 
 
-def into_line(tables: Tables, job: Job, run_at: datetime, kind: Kind, **meta: Any) -> None:
-    job.state, job.run_at, job.ord, job.updated_at = State.QUEUED, run_at, run_at, tables.clock.now()
-    tables.record(kind, job, **meta)
+def into_line(
+    tables: Tables, job: Job, run_at: datetime, kind: Kind, attempt: int | None = None, **meta: Any
+) -> None:
+    """*attempt* is the one the event speaks of, where the job's own is another."""
+    now = tables.clock.now()
+    job.state, job.run_at, job.ord, job.updated_at = State.QUEUED, run_at, run_at, now
+    job.deferred = run_at > now
+    tables.record(kind, job, attempt=attempt, **meta)
 
 
 def finish(tables: Tables, job: Job, state: State, kind: Kind, **meta: Any) -> None:
@@ -83,7 +90,7 @@ def finish(tables: Tables, job: Job, state: State, kind: Kind, **meta: Any) -> N
     tables.record(kind, job, **meta)
 
 
-def _bury(tables: Tables, job: Job, failure: Failure, kind: Kind) -> None:
+def _bury(tables: Tables, job: Job, failure: Failure, kind: Kind, **meta: Any) -> None:
     job.error = failure
     job.dead = DeadLetter(
         id=job.id,
@@ -98,15 +105,14 @@ def _bury(tables: Tables, job: Job, failure: Failure, kind: Kind) -> None:
         at=tables.clock.now(),
         payload=json.loads(job.payload),
     )
-    told = {"error_code": failure.code, "gateway_http_status": failure.gateway_status}
-    finish(tables, job, State.FAILED, kind, **told)
+    finish(tables, job, State.FAILED, kind, **meta)
 
 
 def time_out_one(tables: Tables, job: Job) -> None:
     failure = Failure.of("TIMEOUT")
     if job.live is not None:
         end_attempt(tables, job, "timed_out", failure)
-    _bury(tables, job, failure, Kind.timed_out)
+    _bury(tables, job, failure, Kind.timed_out, error_code=failure.code)
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------------
@@ -119,11 +125,11 @@ def refuse(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> Answer:
         return _keep_late(tables, job, lease, verdict)
     if attempt.outcome != "reclaimed":
         return Answer.REPEATED
-    _refuse_once(tables, job, lease)
+    refuse_once(tables, job, lease)
     return Answer.STALE
 
 
-def _refuse_once(tables: Tables, job: Job, lease: Lease) -> None:
+def refuse_once(tables: Tables, job: Job, lease: Lease) -> None:
     """Put on record, once, that the holder of a reclaimed lease tried to write."""
     attempt = job.attempts.get(lease.epoch)
     if attempt is not None and attempt.outcome == "reclaimed" and lease.epoch not in job.refused:
@@ -134,7 +140,7 @@ def _refuse_once(tables: Tables, job: Job, lease: Lease) -> None:
 def _keep_late(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> Answer:
     if lease.epoch not in job.late:
         attempt, outcome = job.attempts[lease.epoch], outcome_of(verdict)
-        result = verdict.result if isinstance(verdict, Complete) else None
+        result, artefact = split_result(verdict.result if isinstance(verdict, Complete) else None)
         job.late[lease.epoch] = LateResult(
             job_id=job.id,
             epoch=lease.epoch,
@@ -142,15 +148,19 @@ def _keep_late(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> Answ
             reason=attempt.outcome or "",
             outcome=outcome,
             result=json.loads(result) if result is not None else None,
+            artefact=artefact,
         )
         tables.record(Kind.late_result, job, epoch=lease.epoch, attempt=attempt.attempt, outcome=outcome)
     return Answer.LATE
 
 
 # -- under a lease, while it holds ------------------------------------------------------------------------------------------
-def complete_in(tables: Tables, lease: Lease, result: str | None) -> None:
-    if settle(tables, lease, Complete(result)) is not Answer.APPLIED:
+def complete_in(tables: Tables, lease: Lease, result: str | None, duration: timedelta) -> None:
+    job = tables.jobs.get(lease.job_id)
+    late = job is not None and job.deadline_at is not None and tables.clock.now() > job.deadline_at
+    if job is None or late or not job.holds(lease):
         raise LeaseLost(*lease)
+    settle(tables, Settlement(lease, Complete(result), duration=duration))
 
 
 def record_step(tables: Tables, lease: Lease, name: str, result: str) -> None:
@@ -168,6 +178,6 @@ def _current(tables: Tables, lease: Lease) -> Job:
     job = tables.jobs.get(lease.job_id)
     if job is None or not job.holds(lease):
         if job is not None:
-            _refuse_once(tables, job, lease)
+            refuse_once(tables, job, lease)
         raise LeaseLost(*lease)
     return job

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.domain.job import (
+    Artefact,
     Claimed,
     Enqueued,
     Expired,
@@ -21,79 +22,111 @@ from holdfast.domain.job import (
     Settlement,
 )
 from holdfast.domain.moves import Kind
+from holdfast.domain.standing import Standing
 from holdfast.domain.verdict import Failure
+from holdfast.engine.lanestore import Cap
 from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention
-from holdfast.errors import UsageError
-from holdfast.stores.memory import intake, people, recovering, settling
+from holdfast.errors import LeaseLost, UsageError
+from holdfast.stores.hooks import run_to_end
+from holdfast.stores.memory import intake, kept, people, recovering, settling, standing
+from holdfast.stores.memory.lanes import Lanes
 from holdfast.stores.memory.looking import Looking
-from holdfast.stores.memory.tables import Tables
+from holdfast.stores.memory.tables import OpenSession, Tables
+
+T = TypeVar("T")
 
 
-class MemoryStore(Looking):
-    """Every method runs to its end without awaiting, so each is one transaction; only then are the hooks told."""
+class MemoryStore(Looking, Lanes):
+    """Every method runs to its end without awaiting, its hooks included, so each is one transaction."""
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__(Tables(clock))
+        tables = Tables(clock)
+        Looking.__init__(self, tables)
+        Lanes.__init__(self, tables)
         self.hooks: list[tuple[frozenset[Kind], Hook]] = []
         self._clock = clock
         self._bell = asyncio.Event()
+        self._moved = False  #: since the bell rang last
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None: ...
     async def close(self) -> None: ...
+    def abandon(self) -> None: ...
 
     async def migrate(self) -> list[str]:
         return []
 
     # -- hooks ------------------------------------------------------------------------------------------------------
-    def _save(self) -> None:
-        """Before moves that a hook may undo. Without hooks nothing can."""
-        if self.hooks:
-            self._tables.save()
-
-    async def _committed(self) -> None:
-        """Tell the hooks and ring the bell. A hook that raises undoes the moves it was told about."""
-        told, self._tables.told = self._tables.told, []
+    def _commit(self, make: Callable[[], T]) -> T:
+        """One transaction: the moves, then the hooks that are told of them. Whoever raises, nothing has happened."""
+        tables = self._tables
+        if self.hooks:  # without them nothing is undone
+            tables.save()
         try:
+            answer = make()
             for kinds, hook in self.hooks:
-                wanted = [moved for moved in told if moved.kind in kinds]
+                wanted = [moved for moved in tables.told if moved.kind in kinds]
                 if wanted:
-                    await hook(_NoSql(), wanted)
+                    run_to_end(hook(_NoSql(), wanted))
         except BaseException:
-            self._tables.restore()
+            tables.restore()
             raise
         finally:
-            self._tables.forget_saved()
-        if told:
+            moved, tables.told = bool(tables.told), []
+            tables.forget_saved()
+        self._moved |= moved
+        return answer
+
+    def _write(self, make: Callable[[], T]) -> T:
+        """The same, and whoever waits is woken."""
+        answer = self._commit(make)
+        if self._moved:
+            self._moved = False
             bell, self._bell = self._bell, asyncio.Event()
             bell.set()
+        return answer
+
+    def _write_fenced(self, write: Callable[[], None]) -> None:
+        """A write under a lease; that one which had been reclaimed has tried it stays on record."""
+        lost: list[LeaseLost] = []
+
+        def make() -> None:
+            try:
+                write()
+            except LeaseLost as error:
+                lost.append(error)
+
+        self._write(make)
+        if lost:
+            raise lost[0]
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        self._save()
-        answers = self.enqueue_sync(jobs)
-        await self._committed()
-        return answers
+        return self._write(lambda: [intake.enqueue(self._tables, job) for job in jobs])
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return [intake.enqueue(self._tables, job) for job in jobs]
+        # From any thread: the bell belongs to the loop's, and rings with its next write.
+        return self._commit(lambda: [intake.enqueue(self._tables, job) for job in jobs])
 
     async def reject(self, job: NewJob, failure: Failure) -> None:
-        intake.reject(self._tables, job, failure)
-        await self._committed()
+        self._write(lambda: intake.reject(self._tables, job, failure))
 
     async def promote(self, limit: int) -> timedelta | None:
         return intake.promote(self._tables)
 
     # -- working ----------------------------------------------------------------------------------------------------
-    async def open_session(self, worker: str, ttl: timedelta) -> Session:
+    async def open_session(
+        self, worker: str, ttl: timedelta, queues: Collection[str] | None = None
+    ) -> Session:
         session = Session(id=SessionId(next(self._tables.session_ids)), worker=worker, ttl=ttl)
-        self._keep(session)
+        served = None if queues is None else tuple(sorted(queues))
+        self._tables.sessions[session.id] = OpenSession(
+            session, served, self._clock.now(), self._end_of(session)
+        )
         return session
 
-    def _keep(self, session: Session) -> None:
-        until = self._clock.monotonic() + session.ttl.total_seconds()
-        self._tables.sessions[session.id] = session, until
+    def _end_of(self, session: Session) -> float:
+        return self._clock.monotonic() + session.ttl.total_seconds()
 
     async def extend(self, session: Session) -> bool:
         return self._extend(session)
@@ -101,7 +134,7 @@ class MemoryStore(Looking):
     def _extend(self, session: Session) -> bool:
         lives = self._tables.is_live(session)
         if lives:
-            self._keep(session)
+            self._tables.sessions[session.id].until = self._end_of(session)
         return lives
 
     async def close_session(self, session: Session) -> None:
@@ -111,18 +144,30 @@ class MemoryStore(Looking):
         jobs = self._tables.jobs.values()
         return {Lease(job.id, job.epoch) for job in jobs if job.live and job.live.session.id == session.id}
 
-    async def claim(self, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
+    async def claim(
+        self,
+        session: Session,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        caps: Sequence[Cap] = (),
+        trial: bool = False,
+    ) -> list[Claimed]:
         if not self._tables.is_live(session):
             return []
-        claimed = intake.claim(self._tables, session, lanes, limit)
-        await self._committed()
+        room = self.room(caps)
+        wanted = limit if room is None else min(limit, room)
+        unheld = self.open_lanes(lanes, trial)
+        claimed = self._write(lambda: intake.claim(self._tables, session, unheld, wanted))
+        self.occupy(caps, [one.lease for one in claimed])
         return claimed
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
-        self._save()
-        answers = [settling.settle(self._tables, s.lease, s.verdict, s.duration) for s in settlements]
-        await self._committed()
-        return answers
+        def settle() -> list[Answer]:
+            kept.keep_logs(self._tables, settlements)
+            return [settling.settle(self._tables, settlement) for settlement in settlements]
+
+        return self._write(settle)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
@@ -131,38 +176,42 @@ class MemoryStore(Looking):
     async def complete_in(
         self, connection: Any, lease: Lease, result: str | None, duration: timedelta
     ) -> None:
-        settling.complete_in(self._tables, lease, result)
-        await self._committed()
+        self._write(lambda: settling.complete_in(self._tables, lease, result, duration))
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
-        settling.record_step(self._tables, lease, name, result)
+        self._write_fenced(lambda: settling.record_step(self._tables, lease, name, result))
 
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
-        settling.record_progress(self._tables, lease, percent, message)
+        self._write_fenced(lambda: settling.record_progress(self._tables, lease, percent, message))
+
+    async def record_artefact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
+        self._write_fenced(lambda: kept.record_artefact(self._tables, lease, reference, name, size))
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:
         return recovering.expired(self._tables, limit)
 
-    async def reclaim(self, reclaims: Sequence[Reclaim]) -> int:
-        done = recovering.reclaim(self._tables, reclaims)
-        await self._committed()
-        return done
+    async def stuck(self, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
+        return recovering.stuck(self._tables, limits, limit)
+
+    async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
+        return self._write(lambda: recovering.reclaim(self._tables, reclaims, stuck))
 
     async def time_out(self, limit: int) -> list[JobId]:
-        passed = recovering.time_out(self._tables, limit)
-        await self._committed()
-        return passed
+        return self._write(lambda: recovering.time_out(self._tables, limit))
 
     async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
-        done = recovering.purge(self._tables, task, keep, limit)
-        await self._committed()
-        return done
+        return self._write(lambda: recovering.purge(self._tables, task, keep, limit))
+
+    async def artefacts_due(self, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
+        return kept.artefacts_due(self._tables, task, keep, limit)
+
+    async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
+        kept.forget_artefacts(self._tables, artefacts)
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(self, job_id: JobId, by: str, reason: str) -> None:
-        people.cancel(self._tables, job_id, by, reason)
-        await self._committed()
+        self._write(lambda: people.cancel(self._tables, job_id, by, reason))
 
     async def retry(
         self,
@@ -173,13 +222,14 @@ class MemoryStore(Looking):
         forget: Collection[str] | None = None,
         queue: str | None = None,
     ) -> int:
-        place = people.retry(self._tables, job_id, by, kind, forget, queue)
-        await self._committed()
-        return place
+        return self._write(lambda: people.retry(self._tables, job_id, by, kind, forget, queue))
 
     async def discard(self, job_id: JobId, by: str, reason: str) -> None:
-        people.discard(self._tables, job_id, by, reason)
-        await self._committed()
+        self._write(lambda: people.discard(self._tables, job_id, by, reason))
+
+    # -- looking, at lanes too ----------------------------------------------------------------------------------------
+    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> Standing | None:
+        return standing.standing(self._tables, job_id, {scope: self.use(scope) for scope in scopes})
 
     # -- waking -----------------------------------------------------------------------------------------------------
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:

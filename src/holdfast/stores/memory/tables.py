@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable, Collection
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 from typing import Any
 
+from holdfast.domain.fairness import Turns
 from holdfast.domain.job import (
+    Artefact,
     Attempt,
     DeadLetter,
     Event,
@@ -28,6 +32,16 @@ from holdfast.stores.shapes import some
 
 
 @dataclass(slots=True)
+class OpenSession:
+    """A session, and how long it lives by the monotonic clock."""
+
+    session: Session
+    queues: tuple[str, ...] | None
+    started_at: datetime
+    until: float
+
+
+@dataclass(slots=True)
 class Live:
     """A lease, and what was true when it was taken."""
 
@@ -35,6 +49,7 @@ class Live:
     session: Session
     started_at: datetime
     run_until: float | None
+    began: float  #: *started_at* by the monotonic clock
     percent: float | None = None
     message: str = ""
 
@@ -55,6 +70,8 @@ class Job:
     updated_at: datetime
     deadline_at: datetime | None
     ord: datetime
+    deferred: bool = False  #: not in line yet: due later, or kept out when it became due
+    turn: int | None = None  #: its pass in a fair line, once it has been placed there
     generation: int = 1
     epoch: int = 0
     attempt: int = 0
@@ -73,12 +90,14 @@ class Job:
     attempts: dict[int, Attempt] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
     late: dict[int, LateResult] = field(default_factory=dict)
+    logs: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    artefacts: dict[str, Artefact] = field(default_factory=dict)
     dead: DeadLetter | None = None
 
     @property
-    def place(self) -> tuple[int, datetime, int]:
-        """Where it stands in its line: lowest first."""
-        return -self.spec.priority, self.ord, self.number
+    def place(self) -> tuple[int, bool, int, datetime, int]:
+        """Where it stands in its line: lowest first; in a fair line whoever is not placed yet comes last."""
+        return -self.spec.priority, self.turn is None, self.turn or 0, self.ord, self.number
 
     def holds(self, lease: Lease) -> bool:
         """Whether *lease* is the current one."""
@@ -110,12 +129,18 @@ class Tables:
         self.jobs: dict[JobId, Job] = {}
         self.lanes: dict[Lane, None] = {}
         self.dedupe: dict[bytes, JobId] = {}
-        self.sessions: dict[SessionId, tuple[Session, float]] = {}
+        self.sessions: dict[SessionId, OpenSession] = {}
         self.events: list[Event] = []
         self.told: list[Moved] = []
         self.numbers, self.epochs, self.session_ids = count(1), count(1), count(1)
+        self.turns = Turns()
+        self.weights: dict[str, float] = {}
+        self.paused: Callable[[], Collection[str]] = tuple  #: the duties that a hold in force stops
+        self.passes: dict[tuple[Lane, int], dict[str, int]] = defaultdict(
+            dict
+        )  #: of a line's owners; "": the last given
         self._event_ids = count(1)
-        self._saved: tuple[dict[JobId, Job], dict[bytes, JobId], list[Event]] | None = None
+        self._saved: tuple[dict[JobId, Job], dict[Lane, None], dict[bytes, JobId], list[Event]] | None = None
 
     def find(self, job_id: JobId) -> Job:
         """The job, or `UnknownJob`."""
@@ -123,8 +148,12 @@ class Tables:
             raise UnknownJob(job_id)
         return self.jobs[job_id]
 
+    def next_event(self) -> int:
+        return next(self._event_ids)
+
     def is_live(self, session: Session) -> bool:
-        return self.clock.monotonic() < self.sessions.get(session.id, (session, 0.0))[1]
+        kept = self.sessions.get(session.id)
+        return kept is not None and self.clock.monotonic() < kept.until
 
     def record(
         self, kind: Kind, job: Job, *, epoch: int | None = None, attempt: int | None = None, **meta: Any
@@ -136,7 +165,7 @@ class Tables:
         self.told.append(Moved(kind, job.id, epoch, attempt, told))
         self.events.append(
             Event(
-                id=next(self._event_ids),
+                id=self.next_event(),
                 at=self.clock.now(),
                 kind=kind.name,
                 job_id=job.id,
@@ -149,11 +178,11 @@ class Tables:
     # -- undoing ----------------------------------------------------------------------------------------------------
     def save(self) -> None:
         """Remember how everything was, before moves that a hook may undo."""
-        self._saved = deepcopy((self.jobs, self.dedupe, self.events))
+        self._saved = deepcopy((self.jobs, self.lanes, self.dedupe, self.events))
 
     def forget_saved(self) -> None:
         self._saved = None
 
     def restore(self) -> None:
         if self._saved is not None:
-            self.jobs, self.dedupe, self.events = self._saved
+            self.jobs, self.lanes, self.dedupe, self.events = self._saved

@@ -13,9 +13,11 @@ import asyncpg
 
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreError
-from holdfast.stores.postgres.lines import DRIVER_ERRORS, Lines
+from holdfast.stores.postgres.lines import DRIVER_ERRORS, Lines, abandon
 
 CHANNEL = "holdfast"
+#: What is said with it when jobs with keys have arrived in a transaction of a caller's: nobody has let them into line yet.
+KEYS = "keys"
 PAUSE = 0.01
 RELISTEN = 5.0
 
@@ -29,6 +31,7 @@ class Bell:
         self._listener: asyncpg.Connection[Any] | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._listen_after = 0.0
+        self.keys_wait = False  #: `grant` should run before the next claim
 
     def ring_here(self) -> None:
         """Wake who waits in this process."""
@@ -47,8 +50,9 @@ class Bell:
             while self._wanted:
                 self._wanted = False
                 try:
-                    async with self._lines.take("notify", synchronous_commit="off") as connection:
-                        await connection.execute(f"NOTIFY {CHANNEL}")
+                    async with self._lines.take("notify") as connection:
+                        # A hint need not wait for the disk. Said with it: a pooler keeps no settings of ours.
+                        await connection.execute(f"SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}")
                 except StoreError:
                     return  # a hint: whoever waits will look by itself
                 await self._clock.sleep(PAUSE)
@@ -81,12 +85,23 @@ class Bell:
     async def _listen(self) -> None:
         try:
             self._listener = await self._lines.connect()
-            await self._listener.add_listener(CHANNEL, lambda *_: self.ring_here())
-            self.ring_here()  # for what was sent before we heard
+            await self._listener.add_listener(CHANNEL, self._heard)
+            self.keys_wait = True  # for what was sent before we listened
+            self.ring_here()
         except (StoreError, *DRIVER_ERRORS):
             self._listener = None
         finally:
             self._connecting = None
+
+    def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
+        self.keys_wait = self.keys_wait or payload == KEYS
+        self.ring_here()
+
+    def abandon(self) -> None:
+        """The event loop is gone, and its tasks with it."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            abandon(listener)
 
     async def close(self) -> None:
         tasks = [task for task in (self._sending, self._connecting) if task is not None]

@@ -2,63 +2,177 @@
 
 The plan of statements is the same; only the way to run one differs. The caller's commit must be durable (law 8).
 What can be refused is refused before the first write, because a failed statement would undo the caller's transaction.
+Hooks run in the caller's transaction too, on the caller's connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from holdfast.domain.job import Enqueued, NewJob
+from holdfast.domain.job import Batch, Enqueued, JobId, Lane, NewJob
+from holdfast.domain.moves import Kind
+from holdfast.engine.ports import Hook, Moved
 from holdfast.errors import HoldfastError, SchemaMismatch, StoreError, StoreUnavailable, UsageError
+from holdfast.stores.hooks import run_to_end
 from holdfast.stores.postgres import plans
-from holdfast.stores.postgres.plans import Row
+from holdfast.stores.postgres.plans import SQL, Row
 
 Rows = Sequence[Row]
 _CHECK = "SELECT current_setting('synchronous_commit'), current_database()::text, to_regclass('holdfast.ready') IS NOT NULL"
+#: The lanes that the caller's transaction can see, by their place; and whether events could be numbered too low.
+_LANES = """SELECT u.place, l.id, holdfast.event_numbers_lag()
+              FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[])
+                   WITH ORDINALITY AS u(queue, task, dependency, shard, fair, place)
+              LEFT JOIN holdfast.lane l USING (queue, task, dependency, shard, fair)"""
 
 
-def _is_of(connection: Any, library: str) -> bool:
-    """Whether its class, or one it is made from (SQLModel's session, a user's own), comes from *library*."""
-    return any(base.__module__.partition(".")[0] == library for base in type(connection).__mro__)
+class Statement(NamedTuple):
+    """To be run on the caller's connection; answered with its rows."""
+
+    sql: str
+    parameters: tuple[Any, ...]
 
 
-def enqueue_on_sync(connection: Any, jobs: Sequence[NewJob], url: str = "") -> list[Enqueued]:
-    """On a sync connection: psycopg's, SQLAlchemy's or Django's. *url* says where it should lead."""
+class NewLanes(NamedTuple):
+    """To be registered beside the caller's transaction; answered with the numbers of those that could be."""
+
+    lanes: Collection[Lane]
+
+
+class Told(NamedTuple):
+    """To be told to the hooks."""
+
+    moves: Sequence[Moved]
+
+
+class Terms(NamedTuple):
+    """What the store asks of every caller: *url* says where the connection should lead."""
+
+    url: str
+    hooks: Sequence[tuple[frozenset[Kind], Hook]] = ()
+
+    def wanted(self, moves: Sequence[Moved]) -> Iterator[tuple[Hook, list[Moved]]]:
+        for kinds, hook in self.hooks:
+            found = [moved for moved in moves if moved.kind in kinds]
+            if found:
+                yield hook, found
+
+
+Steps = Generator[Statement | NewLanes | Told, Any, list[Enqueued]]
+
+
+def _steps(jobs: Sequence[NewJob], url: str) -> Steps:
+    """All that is to be done, in order, whoever does it."""
+    _check((yield Statement(_CHECK, ())), url)
+    wanted = sorted({batch.spec.lane for batch in Batch.split(jobs)})
+    rows = yield Statement(_LANES, tuple(map(list, zip(*wanted, strict=True))))
+    if any(lag for _, _, lag in rows):
+        raise SchemaMismatch(
+            "the database was restored from a dump, its event numbers must be raised first; run `holdfast migrate`"
+        )
+    lanes = {wanted[place - 1]: number for place, number, _ in rows if number is not None}
+    if len(lanes) < len(wanted):
+        lanes |= yield NewLanes([lane for lane in wanted if lane not in lanes])
+    plan = plans.enqueue(jobs, lanes=lanes, grant=False)
+    moves: list[Moved] = []
+    try:
+        sql, parameters = next(plan)
+        while True:
+            rows = yield Statement(sql, parameters)
+            if sql is SQL["enqueue_again"]:
+                moves += [Moved(Kind.queued, JobId(str(row[0])), 0, 0, {}) for row in rows]
+            sql, parameters = plan.send(rows)
+    except StopIteration as done:
+        yield Told(moves)
+        answers: list[Enqueued] = done.value
+        return answers
+
+
+def enqueue_on_sync(
+    connection: Any,
+    jobs: Sequence[NewJob],
+    terms: Terms,
+    register: Callable[[Collection[Lane]], Mapping[Lane, int]],
+) -> list[Enqueued]:
+    """On a sync connection: psycopg's, SQLAlchemy's or Django's."""
+    if not jobs:
+        return []
     with _told():
-        run = _sync_runner(connection)
-        _check(run(_CHECK, ()), url)
-        plan = plans.enqueue(jobs, grant=False)
+        run, steps = _sync_runner(connection), _steps(jobs, terms.url)
+        answer: Any = None
         try:
-            sql, parameters = next(plan)
             while True:
-                sql, parameters = plan.send(run(sql, parameters))
+                match steps.send(answer):
+                    case Statement(sql, parameters):
+                        answer = run(sql, parameters)
+                    case NewLanes(lanes):
+                        answer = register(lanes)
+                    case Told(moves):
+                        for hook, wanted in terms.wanted(moves):
+                            run_to_end(hook(_SyncTransaction(run), wanted))
         except StopIteration as done:
             answers: list[Enqueued] = done.value
             return answers
 
 
-async def enqueue_on(connection: Any, jobs: Sequence[NewJob], url: str = "") -> list[Enqueued]:
+async def enqueue_on(
+    connection: Any,
+    jobs: Sequence[NewJob],
+    terms: Terms,
+    register: Callable[[Collection[Lane]], Awaitable[Mapping[Lane, int]]],
+) -> list[Enqueued]:
     """On an async connection; a sync one is served too."""
     run_sync = getattr(connection, "run_sync", None)
     if _is_of(connection, "sqlalchemy") and run_sync is not None:
-        answers: list[Enqueued] = await run_sync(lambda sync: enqueue_on_sync(sync, jobs, url))
+        from sqlalchemy.util import await_only
+
+        answers: list[Enqueued] = await run_sync(
+            lambda sync: enqueue_on_sync(sync, jobs, terms, lambda lanes: await_only(register(lanes)))
+        )
         return answers
+    if not jobs:
+        return []
     run = _async_runner(connection)
     if run is None:
-        return enqueue_on_sync(connection, jobs, url)
+        known = await register({job.spec.lane for job in jobs})  # there is no waiting on a sync connection
+        return enqueue_on_sync(connection, jobs, terms, lambda lanes: known)
     with _told():
-        _check(await run(_CHECK, ()), url)
-        plan = plans.enqueue(jobs, grant=False)
+        steps = _steps(jobs, terms.url)
+        answer: Any = None
         try:
-            sql, parameters = next(plan)
             while True:
-                sql, parameters = plan.send(await run(sql, parameters))
+                match steps.send(answer):
+                    case Statement(sql, parameters):
+                        answer = await run(sql, parameters)
+                    case NewLanes(lanes):
+                        answer = await register(lanes)
+                    case Told(moves):
+                        for hook, wanted in terms.wanted(moves):
+                            await hook(_AsyncTransaction(run), wanted)
         except StopIteration as done:
             found: list[Enqueued] = done.value
             return found
+
+
+class _SyncTransaction:
+    """The caller's transaction, as a hook sees it."""
+
+    def __init__(self, run: Callable[[str, tuple[Any, ...]], Rows]) -> None:
+        self._run = run
+
+    async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self._run(sql, params)]
+
+
+class _AsyncTransaction:
+    def __init__(self, run: Callable[[str, tuple[Any, ...]], Awaitable[Rows]]) -> None:
+        self._run = run
+
+    async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await self._run(sql, params)]
 
 
 def _check(rows: Rows, url: str) -> None:
@@ -75,6 +189,11 @@ def _check(rows: Rows, url: str) -> None:
             "this connection commits without waiting for the disk (synchronous_commit=off), so a crash could lose the job;"
             " run SET LOCAL synchronous_commit = on in the transaction"
         )
+
+
+def _is_of(connection: Any, library: str) -> bool:
+    """Whether its class, or one it is made from (SQLModel's session, a user's own), comes from *library*."""
+    return any(base.__module__.partition(".")[0] == library for base in type(connection).__mro__)
 
 
 @contextmanager

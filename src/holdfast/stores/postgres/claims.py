@@ -3,25 +3,44 @@
 The cursor is a hint that keeps a claim from walking over the dead rows at the head of a line, which pile up while somebody
 holds an old snapshot open. Correctness never depends on it: a lower place may commit later, so every so often, and whenever
 nothing was found, a claim starts from the beginning.
+
+In a fair line a newcomer is placed at its head, as its stager saw it: the cursor of such a line stays behind by more than a
+stager needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import asyncpg
 
+from holdfast.domain.fairness import UNPLACED, Turns, level_of
 from holdfast.domain.job import Claimed, JobId, Lane, Lease, Session
+from holdfast.engine.lanestore import Cap
 from holdfast.engine.ports import Clock
+from holdfast.stores.postgres import limits
 from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.shapes import MOST_PER_EVENT
 
-_START = (-(2**62), "00000000-0000-0000-0000-000000000000")
+_FIRST_ID = "00000000-0000-0000-0000-000000000000"
+_START, _END = (-(2**62), _FIRST_ID), 2**62
 #: A full look is repeated after this many times its own duration, and not before a second has passed: so long may a
 #: priority that nobody used before stay unknown to a worker.
 _PATIENCE, _AT_LEAST = 20, 1.0
+#: So long at least was the cursor of a fair line its head, before claims begin there.
+_BEHIND = 0.15
+
+
+class Wanted(NamedTuple):
+    """What a claim asks for."""
+
+    session: Session
+    lanes: Sequence[Lane]
+    limit: int
+    caps: Sequence[Cap] = ()
+    trial: bool = False
 
 
 class Claims:
@@ -32,17 +51,31 @@ class Claims:
         self._cursors = Cursors(clock)
         self._look_at = 0.0
 
-    async def claim(
-        self, connection: asyncpg.Connection[Any], session: Session, lanes: Sequence[Lane], limit: int
-    ) -> list[Claimed]:
-        numbers = await self._lanes.known(connection, lanes)
-        if not numbers:
+    def share(self, priorities: Mapping[str, int]) -> None:
+        self._cursors.turns.weights = dict(priorities)
+
+    async def claim(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
+        await self._look(connection, wanted.lanes)
+        if not wanted.caps:
+            return await self._claim(connection, wanted)
+        try:
+            async with connection.transaction():
+                return await self._claim_capped(connection, wanted)
+        except asyncpg.LockNotAvailableError:
+            return []  # somebody else claims under the same caps
+
+    async def _claim_capped(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
+        room = await limits.room(connection, wanted.caps, min(wanted.limit, MOST_PER_EVENT))
+        if not room.most:
             return []
-        await self._look(connection)
-        rows = await self._take(connection, session, numbers, limit)
-        if not rows and not self._cursors.was_full:
-            self._cursors.restart()
-            rows = await self._take(connection, session, numbers, limit)
+        claimed = await self._claim(connection, wanted._replace(limit=room.most))
+        if claimed:
+            await limits.occupy(connection, wanted.caps, room, [one.lease for one in claimed])
+        return claimed
+
+    async def _claim(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
+        numbers = self._lanes.known(wanted.lanes)
+        rows = await self._take(connection, wanted, numbers) or await self._take_anew(connection, wanted)
         lane_of = await self._lanes.by_number(connection, numbers)
         return [
             Claimed(
@@ -53,18 +86,39 @@ class Claims:
         ]  # fmt: skip
 
     async def _take(
-        self, connection: asyncpg.Connection[Any], session: Session, numbers: list[int], limit: int
+        self, connection: asyncpg.Connection[Any], wanted: Wanted, numbers: list[int]
     ) -> list[asyncpg.Record]:
+        if not numbers:
+            return []
+        fair = self._lanes.known(lane for lane in wanted.lanes if lane.fair)
         rows: list[asyncpg.Record] = await connection.fetch(
-            SQL["claim"], session.id, *self._cursors.probes(numbers), min(limit, MOST_PER_EVENT)
+            SQL["claim"],
+            wanted.session.id,
+            *self._cursors.probes(numbers, fair),
+            min(wanted.limit, MOST_PER_EVENT),
+            wanted.trial,
         )
         self._cursors.saw(rows)
         return rows
 
-    async def _look(self, connection: asyncpg.Connection[Any]) -> None:
-        """Every so often: learn which lines have somebody, because a priority may be new."""
+    async def _take_anew(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[asyncpg.Record]:
+        """After an empty answer: the same from the beginning of the lines, and in lanes that were made meanwhile."""
+        lanes = wanted.lanes
+        before = self._lanes.known(lanes)
+        if len(before) < len(lanes):
+            await self._lanes.remember(connection)
+        numbers = self._lanes.known(lanes)
+        if self._cursors.was_full and len(numbers) == len(before):
+            return []
+        self._cursors.restart()
+        return await self._take(connection, wanted, numbers)
+
+    async def _look(self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane]) -> None:
+        """Every so often: learn which lines have somebody, because a lane or a priority may be new."""
         began = self._clock.monotonic()
         if began >= self._look_at:
+            if len(self._lanes.known(lanes)) < len(lanes):
+                await self._lanes.remember(connection)
             self._cursors.know(await connection.fetch(SQL["lines"]))
             now = self._clock.monotonic()
             self._look_at = now + max(_AT_LEAST, _PATIENCE * (now - began))
@@ -74,26 +128,33 @@ class Cursors:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._from: dict[tuple[int, int], tuple[int, Any]] = {}
+        self._next: dict[tuple[int, int], tuple[float, int]] = {}  #: of fair lines: since when, and where
+        self.turns = Turns()
+        self._levels = self.turns.next()
         self._prios: dict[int, set[int]] = {}
         self._turn = 0
         self._full_at = 0.0
         self._began = 0.0
 
-    def probes(self, lanes: Sequence[int]) -> tuple[list[int], list[int], list[int], list[Any]]:
-        """(lanes, prios, ords, ids) to look at: better priorities first, lanes of one priority in turn."""
+    def probes(
+        self, lanes: Sequence[int], fair: Sequence[int]
+    ) -> tuple[list[int], list[int], list[int], list[Any], list[int]]:
+        """(lanes, prios, ords, ids, ends) to look at: the level whose turn it is, then the others; in each better priorities
+        first, lanes of one priority in turn. A line of a *fair* lane ends where those stand who are not placed."""
         self._began = self._clock.monotonic()
         if self._began >= self._full_at:
-            self._from.clear()
+            self.restart()
         self._turn += 1
         turned = [lanes[(place + self._turn) % len(lanes)] for place in range(len(lanes))]
         pairs = [(prio, lane) for lane in turned for prio in self._prios.get(lane, {0})]
-        pairs.sort(key=lambda pair: pair[0])
+        pairs.sort(key=lambda pair: (self._levels.index(level_of(-pair[0])), pair[0]))
         starts = [self._from.get((lane, prio), _START) for prio, lane in pairs]
         return (
             [lane for _, lane in pairs],
             [prio for prio, _ in pairs],
             [s[0] for s in starts],
             [s[1] for s in starts],
+            [UNPLACED if lane in fair else _END for _, lane in pairs],
         )
 
     @property
@@ -105,15 +166,29 @@ class Cursors:
         now = self._clock.monotonic()
         if self.was_full:
             self._full_at = now + max(_AT_LEAST, _PATIENCE * (now - self._began))
+        if rows:
+            self._levels = self.turns.next()
         seen: set[tuple[int, int]] = set()
         for row in rows:  # in order: the first of each line is its lowest place
             line = row["lane"], row["prio"]
             if line not in seen:
                 seen.add(line)
-                self._from[line] = row["ord"], row["job_id"]
+                if row["ord"] < UNPLACED:
+                    self._follow(line, row["ord"], now)
+                else:
+                    self._from[line] = row["ord"], row["job_id"]
+
+    def _follow(self, line: tuple[int, int], head: int, now: float) -> None:
+        since, place = self._next.setdefault(line, (now, head))
+        if head < place:
+            self._next[line] = now, head
+        elif now >= since + _BEHIND:
+            # Without the id: those who share a place came in any order.
+            self._from[line], self._next[line] = (place, _FIRST_ID), (now, head)
 
     def restart(self) -> None:
         self._from.clear()
+        self._next.clear()
 
     def know(self, lines: Sequence[Any]) -> None:
         """Learn which (lane, prio) have somebody."""

@@ -49,8 +49,8 @@ async def reject(move: Move, job: NewJob, failure: Failure) -> None:
     lane = await move.lanes.number(move.connection, job.spec.lane)
     meta = {"error_code": failure.code}
     told = failure.code, failure.message, to_json(meta)
-    await move.run("reject", job.id, job.payload, lane, job.spec.owner, *told)
-    move.tell(Kind.rejected, Lease(job.id, 0), 0, meta)
+    if await move.run("reject", job.id, job.payload, lane, job.spec.owner, *told):
+        move.tell(Kind.rejected, Lease(job.id, 0), 0, meta)
 
 
 async def promote(move: Move, limit: int, ring: Callable[[], None]) -> timedelta | None:
@@ -60,7 +60,7 @@ async def promote(move: Move, limit: int, ring: Callable[[], None]) -> timedelta
         [(moved, ahead)] = await move.run("promote", limit)
         if moved:
             ring()
-    [(granted, _)] = await move.run("grant")
+    [(granted, _)] = await move.run("grant", None)
     if granted:
         ring()
     return ahead

@@ -21,15 +21,17 @@ class LaneNumbers:
         """The number of *lane*, made if need be. Not remembered before it is committed: it may be undone."""
         if lane in self._numbers:
             return self._numbers[lane]
-        number = int(await connection.fetchval("SELECT holdfast.lane_number($1, $2)", *lane))
+        number = int(await connection.fetchval("SELECT holdfast.lane_number($1, $2, $3, $4, $5)", *lane))
         if not connection.is_in_transaction():
             self._numbers[lane], self._lanes[number] = number, lane
         return number
 
-    async def known(self, connection: asyncpg.Connection[Any], lanes: Iterable[Lane]) -> list[int]:
-        """The numbers of those that exist."""
-        if any(lane not in self._numbers for lane in lanes):
-            await self.remember(connection)
+    def strange(self, lanes: Iterable[Lane]) -> set[Lane]:
+        """Those that are not remembered."""
+        return {lane for lane in lanes if lane not in self._numbers}
+
+    def known(self, lanes: Iterable[Lane]) -> list[int]:
+        """The numbers of those that were there when we last looked."""
         return [self._numbers[lane] for lane in lanes if lane in self._numbers]
 
     async def by_number(self, connection: asyncpg.Connection[Any], numbers: Iterable[int]) -> dict[int, Lane]:
@@ -39,6 +41,6 @@ class LaneNumbers:
         return self._lanes
 
     async def remember(self, connection: asyncpg.Connection[Any]) -> None:
-        rows = await connection.fetch("SELECT id, queue, task FROM holdfast.lane")
-        self._lanes = {row["id"]: Lane(row["queue"], row["task"]) for row in rows}
+        rows = await connection.fetch("SELECT id, queue, task, dependency, shard, fair FROM holdfast.lane")
+        self._lanes = {row["id"]: Lane(*row[1:]) for row in rows}
         self._numbers = {lane: number for number, lane in self._lanes.items()}

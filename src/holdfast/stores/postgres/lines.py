@@ -7,6 +7,7 @@ is used by one caller at a time. A pool's reset after each use would cost a roun
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -63,6 +64,8 @@ def translate(error: BaseException, url: str) -> StoreError:
     match error:
         case StoreError():
             return error
+        case _ if _is_of_a_pooler(error):
+            return behind_a_pooler(url)
         case asyncpg.InvalidCatalogNameError():
             return StoreError(f"there is no database at {where}; create it, then run `holdfast migrate`")
         case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
@@ -96,6 +99,19 @@ def translate(error: BaseException, url: str) -> StoreError:
     return StoreError(f"PostgreSQL at {where} refused: {type(error).__name__}: {error}")
 
 
+def behind_a_pooler(url: str) -> StoreError:
+    return StoreError(
+        f"a pooler stands before {shown(url)} and keeps nothing of ours on a connection; add ?prepare=off to the URL"
+    )
+
+
+def _is_of_a_pooler(error: BaseException) -> bool:
+    """It refused our settings, or has lent the session that knew our statement to somebody else."""
+    return isinstance(
+        error, (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
+    ) or (isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error))
+
+
 def shown(url: str) -> str:
     """The address without user and password."""
     parts = urlsplit(url)
@@ -108,33 +124,43 @@ class Lines:
         options = dict(parse_qsl(parts.query))
         #: `?prepare=off`: behind a pooler in transaction mode nothing may be kept on a connection.
         self.pooled = options.pop("prepare", "on") == "off"
-        self._url = urlunsplit(parts._replace(query=urlencode(options)))
+        self.url = urlunsplit(parts._replace(query=urlencode(options)))
         self._lines: dict[str, _Line] = {}
         self.offset = "0"  #: moves the clock of tests
         self.closed = False
+        #: Done first on every new connection: it may lead to another server than the one before.
+        self.greet: Callable[[asyncpg.Connection[Any]], Awaitable[None]] | None = None
 
     async def connect(self, **settings: str) -> asyncpg.Connection[Any]:
         try:
             connection: asyncpg.Connection[Any] = await asyncpg.connect(
-                self._url,
+                self.url,
                 timeout=CONNECT_SECONDS,
                 command_timeout=COMMAND_SECONDS,
                 statement_cache_size=0 if self.pooled else 200,
                 server_settings={} if self.pooled else {**SETTINGS, **settings},
             )
         except (*DRIVER_ERRORS, ValueError) as error:
-            raise translate(error, self._url) from error
-        if self.offset != "0":
-            await connection.execute(f"SET holdfast.clock_offset = '{self.offset}'")
+            raise translate(error, self.url) from error
+        try:
+            if self.offset != "0":
+                await connection.execute(f"SET holdfast.clock_offset = '{self.offset}'")
+            if self.greet is not None:
+                await self.greet(connection)
+        except BaseException as error:
+            connection.terminate()
+            if isinstance(error, DRIVER_ERRORS):
+                raise translate(error, self.url) from error
+            raise
         return connection
 
-    def take(self, name: str, **settings: str) -> _Taken:
+    def take(self, name: str) -> _Taken:
         """The connection of this line, for one caller at a time. A lost one is replaced by the next caller."""
         if self.closed:
             raise StoreError("the store is closed; open it again to go on")
         line = self._lines.get(name)
         if line is None:
-            line = self._lines[name] = _Line(settings)
+            line = self._lines[name] = _Line()
         return _Taken(self, line)
 
     async def shift(self, offset: str) -> None:
@@ -154,10 +180,30 @@ class Lines:
                     except DRIVER_ERRORS:
                         line.drop()
 
+    def abandon(self) -> None:
+        """Close what can be closed without the event loop, which is gone."""
+        self.closed = True
+        for line in self._lines.values():
+            connection, line.connection = line.connection, None
+            if connection is not None:
+                abandon(connection)
+
+
+def abandon(connection: Any) -> None:
+    """End a connection whose event loop is closed: nothing can be awaited any more, but the socket must not stay."""
+    transport = connection._transport
+    try:
+        connection.terminate()  # it is marked as closed; then the loop refuses
+    except RuntimeError:
+        pass
+    plain = getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
+    close = getattr(plain, "_call_connection_lost", None)  # what the loop would have called
+    if close is not None and getattr(plain, "_sock", None) is not None:
+        close(None)
+
 
 class _Line:
-    def __init__(self, settings: dict[str, str]) -> None:
-        self.settings = settings
+    def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.connection: asyncpg.Connection[Any] | None = None
 
@@ -180,7 +226,7 @@ class _Taken:
         await line.lock.acquire()
         if line.connection is None or line.connection.is_closed():
             try:
-                line.connection = await self._lines.connect(**line.settings)
+                line.connection = await self._lines.connect()
             except BaseException:
                 line.lock.release()
                 raise
@@ -196,4 +242,4 @@ class _Taken:
         if isinstance(error, (*_AWAY, TimeoutError)) or not isinstance(error, Exception):
             line.drop()  # lost, or left in the middle of something: nobody may use it again
         if isinstance(error, DRIVER_ERRORS):
-            raise translate(error, self._lines._url) from error
+            raise translate(error, self._lines.url) from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 import asyncpg
 
 from holdfast.domain.job import (
+    Artefact,
     Attempt,
     DeadLetter,
     DeadLetterFilter,
@@ -19,12 +20,17 @@ from holdfast.domain.job import (
     JobRow,
     Lane,
     LateResult,
+    WorkerRow,
 )
 from holdfast.domain.moves import Kind, State
+from holdfast.domain.standing import Standing
 from holdfast.engine.ports import Page
 from holdfast.stores import shapes
 from holdfast.stores.conditions import Condition, narrow_dead_letters, narrow_jobs
+from holdfast.stores.postgres import standing
+from holdfast.stores.postgres.event_numbers import OFFSET
 from holdfast.stores.postgres.ids import is_uuid
+from holdfast.stores.postgres.move import NO_JOB, shown
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.runner import Runner
 from holdfast.stores.shapes import EVENTS_PER_ROW, bad_cursor, read_json, to_json
@@ -56,6 +62,11 @@ class Looking:
             return None
         rows = await self._rows("SELECT * FROM holdfast.jobs WHERE id = $1", job_id)
         return _job_row(rows[0]) if rows else None
+
+    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> Standing | None:
+        if not is_uuid(job_id):
+            return None
+        return await self._look(lambda db: standing.standing(db, job_id, scopes))
 
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
         condition = _Condition()
@@ -92,12 +103,34 @@ class Looking:
         )
         return {str(state): row[state.value] for state in State}
 
-    async def lanes(self) -> dict[Lane, int]:
+    async def lanes(self) -> set[Lane]:
+        return set((await self._numbered_lanes()).values())
+
+    async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
+        known = {
+            n: lane for n, lane in (await self._numbered_lanes()).items() if lanes is None or lane in lanes
+        }
+        depths = dict.fromkeys(known.values(), 0)
         rows = await self._rows(
-            """SELECT n.queue, n.task, (SELECT count(*) FROM holdfast.ready r WHERE r.lane = n.id)
-                      + (SELECT count(*) FROM holdfast.deferred d WHERE d.lane = n.id) FROM holdfast.lane n"""
+            """SELECT lane, count(*) FROM holdfast.ready WHERE lane = ANY ($1::int[]) GROUP BY lane
+               UNION ALL SELECT lane, count(*) FROM holdfast.deferred WHERE lane = ANY ($1::int[]) GROUP BY lane""",
+            list(known),
         )
-        return {Lane(queue, task): count for queue, task, count in rows}
+        for number, count in rows:
+            depths[known[number]] += count
+        return depths
+
+    async def _numbered_lanes(self) -> dict[int, Lane]:
+        rows = await self._rows("SELECT id, queue, task, dependency, shard, fair FROM holdfast.lane")
+        return {number: Lane(*lane) for number, *lane in rows}
+
+    async def workers(self) -> list[WorkerRow]:
+        rows = await self._rows(
+            """SELECT s.worker AS name, s.started_at, s.expires_at, s.queues,
+                      (SELECT count(*) FROM holdfast.lease l WHERE l.session_id = s.id) AS leases
+                 FROM holdfast.session s WHERE s.expires_at > holdfast.clock() ORDER BY s.started_at, s.id"""
+        )
+        return [shapes.worker_row(row, _moment, row["queues"]) for row in rows]
 
     async def _has_ended(self, job_id: JobId) -> bool:
         return bool(await self._value("SELECT 1 FROM holdfast.done WHERE job_id = $1", job_id))
@@ -108,8 +141,9 @@ class Looking:
             return await self._events_of(job_id, after, limit)
         found: list[Event] = []
         seq = after // EVENTS_PER_ROW
+        offset = await self._value(OFFSET)
         while True:
-            rows = await self._rows(SQL["feed"], seq, _ROWS)
+            rows = await self._rows(SQL["feed"], seq, _ROWS, offset)
             for row in rows:
                 found += [event for event in _unpack(row) if event.id > after]
                 if len(found) >= limit:
@@ -117,6 +151,14 @@ class Looking:
             if len(rows) < _ROWS:
                 return found
             seq = rows[-1]["seq"] + 1
+
+    async def newest_event(self) -> int:
+        rows = await self._rows(
+            """SELECT seq, cardinality(job_ids) FROM holdfast.event
+                WHERE seq < ((pg_snapshot_xmin(pg_current_snapshot())::text::bigint + $1::bigint) << 20) ORDER BY seq DESC LIMIT 1""",
+            await self._value(OFFSET),
+        )
+        return rows[0][0] * EVENTS_PER_ROW + rows[0][1] - 1 if rows else 0
 
     async def _events_of(self, job_id: JobId, after: int, limit: int) -> list[Event]:
         rows = await self._rows(SQL["job_events"], job_id) if is_uuid(job_id) else []
@@ -127,7 +169,8 @@ class Looking:
         if not is_uuid(job_id):
             return []
         rows = await self._rows(
-            """SELECT a.epoch, a.generation, a.attempt, a.started_at, a.ended_at, a.outcome, a.failure, s.worker
+            """SELECT a.epoch, a.generation, a.attempt, a.started_at, a.ended_at, a.outcome, a.failure, s.worker,
+                      (SELECT lines FROM holdfast.attempt_log g WHERE g.job_id = $1 AND g.epoch = a.epoch) AS logs
                  FROM (SELECT epoch, generation, attempt, started_at, ended_at, outcome, failure, session_id
                          FROM holdfast.attempt WHERE job_id = $1
                        UNION ALL
@@ -154,6 +197,14 @@ class Looking:
         rows = await self._rows("SELECT * FROM holdfast.late_result WHERE job_id = $1 ORDER BY epoch", job_id)
         return [shapes.late_result(row, _moment, job_id) for row in rows]
 
+    async def artefacts(self, job_id: JobId) -> list[Artefact]:
+        if not is_uuid(job_id):
+            return []
+        rows = await self._rows(
+            "SELECT * FROM holdfast.artefact WHERE job_id = $1 ORDER BY epoch, reference", job_id
+        )
+        return [shapes.artefact(row, _moment) for row in rows]
+
     # -- dead letters -------------------------------------------------------------------------------------------------
     async def dead_letters(
         self, where: DeadLetterFilter, *, after: str | None, limit: int
@@ -169,10 +220,11 @@ class Looking:
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
         condition = _dead_condition(where)
         sql = f"""SELECT d.fingerprint, l.task, d.reason, count(*) AS count, min(d.at) AS first_at, max(d.at) AS last_at,
-                         (array_agg(d.job_id ORDER BY d.at DESC))[1] AS sample,
-                         (array_agg(coalesce(nullif(d.detail, ''), d.message) ORDER BY d.at DESC))[1] AS message
+                         (array_agg(d.job_id ORDER BY d.at DESC, d.job_id DESC))[1] AS sample,
+                         (array_agg(coalesce(nullif(d.detail, ''), d.message) ORDER BY d.at DESC, d.job_id DESC))[1] AS message
                     {_DEAD} WHERE {condition}
-                   GROUP BY d.fingerprint, l.task, d.reason ORDER BY count(*) DESC LIMIT {condition.place(limit)}"""
+                   GROUP BY d.fingerprint, l.task, d.reason ORDER BY count DESC, last_at DESC, sample DESC
+                   LIMIT {condition.place(limit)}"""
         rows = await self._rows(sql, *condition.parameters)
         return [shapes.dead_letter_group(row, _moment) for row in rows]
 
@@ -192,6 +244,7 @@ class Looking:
                 "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
                 " WHERE n.nspname = 'holdfast' AND c.relkind = 'r'"
             ),
+            "event_offset": await one(OFFSET),
             "oldest_transaction_s": await one(
                 "SELECT coalesce(extract(epoch FROM max(clock_timestamp() - xact_start)), 0)::float8 FROM pg_stat_activity"
                 " WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()"
@@ -208,8 +261,9 @@ _RULES = (
     ("has more attempts than it may", "SELECT l.job_id FROM holdfast.lease l JOIN holdfast.job j ON j.id = l.job_id WHERE l.attempt > j.max_attempts"),
     ("has a dead letter but is not failed",
      "SELECT b.job_id FROM holdfast.dead_letter b LEFT JOIN holdfast.done f ON f.job_id = b.job_id WHERE f.state IS DISTINCT FROM 4"),
-    ("shares its key with another running job",
-     "SELECT min(job_id::text) FROM holdfast.lease WHERE key IS NOT NULL GROUP BY key HAVING count(*) > 1"),
+    ("shares its key with more running jobs than may be",
+     """SELECT min(l.job_id::text) FROM holdfast.lease l JOIN holdfast.job j ON j.id = l.job_id
+         WHERE l.key IS NOT NULL GROUP BY l.key HAVING count(*) > max(coalesce(j.key_slots, 1))"""),
     ("has an attempt that ended before it began", "SELECT job_id FROM holdfast.attempt WHERE ended_at < started_at"),
 )  # fmt: skip
 
@@ -250,6 +304,11 @@ def _moment(value: datetime | str) -> datetime:
     return value if isinstance(value, datetime) else datetime.fromisoformat(value)
 
 
+def _job_id(value: Any) -> JobId:
+    text = str(value)
+    return JobId("" if text == NO_JOB else text)
+
+
 def _unpack(row: asyncpg.Record) -> list[Event]:
     """The events that one row records. What all its jobs have in common is kept once, or not at all."""
     ids = row["job_ids"]
@@ -261,7 +320,7 @@ def _unpack(row: asyncpg.Record) -> list[Event]:
     for place, (job_id, epoch, attempt, duration, meta) in enumerate(
         zip(ids, epochs, attempts, durations, metas, strict=True)
     ):
-        told: dict[str, Any] = read_json(meta) or {}
+        told = shown(read_json(meta) or {})
         if duration is not None:
             told["duration_ms"] = duration
         if worker is not None:
@@ -271,7 +330,7 @@ def _unpack(row: asyncpg.Record) -> list[Event]:
                 id=row["seq"] * EVENTS_PER_ROW + place,
                 at=row["at"],
                 kind=kind,
-                job_id=JobId(str(job_id)),
+                job_id=_job_id(job_id),
                 epoch=epoch or 0,
                 attempt=attempt or 0,
                 meta=told,

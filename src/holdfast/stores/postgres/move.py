@@ -7,7 +7,7 @@ commit, so that what they write happens with the move or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -19,6 +19,16 @@ from holdfast.errors import UnknownJob
 from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.shapes import to_json
+
+#: Stands in an event for the job, where it tells of none.
+NO_JOB = "00000000-0000-0000-0000-000000000000"
+#: In the meta of a person's move, for our own eyes: the name of the call, by which it is known when it is sent again.
+TOKEN = "token"
+
+
+def shown(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What others are told of a move."""
+    return {name: value for name, value in meta.items() if name != TOKEN}
 
 
 class Move:
@@ -34,7 +44,7 @@ class Move:
         self._hooks = hooks
         self.telling = bool(hooks)  #: without hooks nobody has to be told
         self.told: list[Moved] = []
-        self.freed = False  #: a key became free: `grant` should run
+        self.freed: set[str] = set()  #: keys of which a slot became free: `grant` should run
 
     async def run(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         return await self.connection.fetch(SQL[name], *parameters)
@@ -63,13 +73,22 @@ class Move:
         )  # fmt: skip
         self.tell(kind, lease, attempt, meta)
 
+    async def record_no_job(self, kind: Kind, meta: dict[str, Any]) -> None:
+        """An event of no job: of a lane, a queue, a dependency."""
+        await self.connection.execute(
+            "INSERT INTO holdfast.event (seq, at, kind, job_ids, metas)"
+            " VALUES (holdfast.event_number(), holdfast.clock(), $1, ARRAY[$2::uuid], ARRAY[$3::jsonb])",
+            int(kind), NO_JOB, to_json(meta),
+        )  # fmt: skip
+        self.tell(kind, Lease(JobId(""), 0), 0, meta)
+
     def tell(self, kind: Kind, lease: Lease, attempt: int, meta: dict[str, Any]) -> None:
         """Remember this for the hooks."""
         self.told.append(Moved(kind, *lease, attempt, meta))
 
     async def tell_hooks(self) -> None:
         for kinds, hook in self._hooks:
-            wanted = [moved for moved in self.told if moved.kind in kinds]
+            wanted = [moved._replace(meta=shown(moved.meta)) for moved in self.told if moved.kind in kinds]
             if wanted:
                 await hook(_HookTransaction(self.connection), wanted)
 

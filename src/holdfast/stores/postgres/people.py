@@ -6,24 +6,24 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.job import JobId, Lane, Lease
+from holdfast.domain.job import JobId, Lease
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.rules import retry_refusal
 from holdfast.domain.verdict import RetryAfter
 from holdfast.errors import Conflict, UnknownJob
 from holdfast.stores.postgres import settling
 from holdfast.stores.postgres.ids import known
-from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.move import TOKEN, Move
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.recovering import bury_lost, ran_out
 from holdfast.stores.postgres.settling import ANY, CANCELLED, Back, End
-from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, some, stuck_failure, to_json
+from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, said, stuck_failure, to_json
 
 
 async def cancel(move: Move, job_id: JobId, by: str, reason: str, token: str) -> None:
     if await _was_done(move, known(job_id), token):
         return
-    line = End(known(job_id), None, {**_said(by, reason), "token": token})
+    line = End(known(job_id), None, {**said(by, reason), TOKEN: token})
     # A claim may move the job from line to lease between our look and our hand: then look again.
     for _ in range(20):
         if await settling.end(
@@ -49,15 +49,15 @@ async def retry(
         return int(await move.connection.fetchval(SQL["position"], job_id))
     lane = None if queue is None else await _lane_in(move, known(job_id), queue)
     await _take_key(move, known(job_id))
-    meta = {"by": by, "token": token}
+    meta = {**said(by), TOKEN: token}
     await _end_last_attempt(move, job_id)
     ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
     if ended:
         move.tell(kind, Lease(job_id, ended[0][0]), 0, meta)
-    elif not await _hasten(move, job_id, kind, meta):
+    elif not await _hasten(move, job_id, kind, by, meta):
         raise Conflict(retry_refusal(job_id, await move.state(job_id)))
     await move.forget_steps(job_id, forget or ())
-    await move.run("grant")
+    await move.run("grant", None)
     return int(await move.connection.fetchval(SQL["position"], job_id))
 
 
@@ -80,10 +80,14 @@ async def _end_last_attempt(move: Move, job_id: JobId) -> None:
 
 async def _lane_in(move: Move, job_id: JobId, queue: str) -> int:
     """The lane of the job's task in another queue."""
-    task = await move.connection.fetchval("SELECT task FROM holdfast.jobs WHERE id = $1", job_id)
-    if task is None:
+    number = await move.connection.fetchval(
+        "SELECT coalesce(g.lane, j.lane) FROM holdfast.job j LEFT JOIN holdfast.life g ON g.job_id = j.id WHERE j.id = $1",
+        job_id,
+    )
+    if number is None:
         raise UnknownJob(job_id)
-    return await move.lanes.number(move.connection, Lane(queue, task))
+    lane = (await move.lanes.by_number(move.connection, [number]))[number]
+    return await move.lanes.number(move.connection, lane._replace(queue=queue))
 
 
 async def _take_key(move: Move, job_id: JobId) -> None:
@@ -104,28 +108,28 @@ async def _take_key(move: Move, job_id: JobId) -> None:
     )  # fmt: skip
 
 
-async def _hasten(move: Move, job_id: JobId, kind: Kind, meta: dict[str, Any]) -> bool:
+async def _hasten(move: Move, job_id: JobId, kind: Kind, by: str, meta: dict[str, Any]) -> bool:
     """Waiting or stuck → due now, in the same generation."""
     for lease, overran in (await ran_out(move, [job_id])).items():
+        lost = stuck_failure(overran=overran)
         # Deferred for a moment: hastened just below.
-        back = RetryAfter(timedelta(hours=1), stuck_failure(overran=overran))
-        line = Back(lease, back, "reclaimed", None if overran else 1, meta)
+        back = RetryAfter(timedelta(hours=1), lost)
+        told = {"error_code": lost.code, **said(by)}
+        line = Back(lease, back, "reclaimed", None if overran else 1, told)
         await settling.into_line(move, Kind.reclaimed, [line], any_deadline=True)
     rows = await move.run("hasten", job_id, int(kind), to_json(meta))
-    if rows:
-        move.tell(kind, Lease(job_id, 0), rows[0][0], meta)
+    for attempt, epoch in rows:
+        move.tell(kind, Lease(job_id, epoch), attempt, meta)
     return bool(rows)
 
 
 async def discard(move: Move, job_id: JobId, by: str, reason: str) -> None:
-    attempts = await move.connection.fetchval(
-        "DELETE FROM holdfast.dead_letter WHERE job_id = $1 RETURNING attempts", known(job_id)
-    )
-    if attempts is None:
+    row = await move.connection.fetchrow(
+        "DELETE FROM holdfast.dead_letter b WHERE job_id = $1"
+        " RETURNING attempts, (SELECT epoch FROM holdfast.done f WHERE f.job_id = b.job_id)", known(job_id),
+    )  # fmt: skip
+    if row is None:
         await move.state(job_id)
         raise no_dead_letter(job_id)
-    await move.record_one(Kind.discarded, Lease(job_id, 0), attempts, _said(by, reason))
-
-
-def _said(by: str, reason: str) -> dict[str, Any]:
-    return some({"by": by or None, "reason": reason or None})
+    attempts, epoch = row
+    await move.record_one(Kind.discarded, Lease(job_id, epoch), attempts, said(by, reason))

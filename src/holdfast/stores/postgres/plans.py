@@ -6,14 +6,18 @@ own connection; `callers` drives it on a connection of the caller's, sync or asy
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
-from holdfast.domain.job import Batch, Enqueued, JobId, JobSpec, NewJob
+from holdfast.domain.job import Batch, Enqueued, JobId, JobSpec, Lane, NewJob
+from holdfast.stores.postgres.bell import CHANNEL, KEYS
 from holdfast.stores.shapes import MOST_PER_EVENT
 from holdfast.stores.sqlfiles import load_sql
 
 SQL = load_sql("holdfast.stores.postgres")
+
+#: Made if need be: whoever wants the same new lane then waits for the end of this transaction.
+LANE_NUMBER = "SELECT holdfast.lane_number($1::text, $2::text, $3::text, $4::text, $5::boolean)"
 
 Row = Sequence[Any]
 Plan = Generator[tuple[str, tuple[Any, ...]], Sequence[Row], list[Enqueued]]
@@ -47,30 +51,39 @@ def parameters(batch: Batch, lane: int) -> tuple[Any, ...]:
     )
 
 
-def enqueue(jobs: Sequence[NewJob], *, grant: bool = True) -> Plan:
+def _later(spec: JobSpec) -> tuple[Any, ...]:
+    """What a job has to say that does not enter its line at once."""
+    return spec.delay, spec.run_at, spec.key_slots if spec.key_slots > 1 else None
+
+
+def enqueue(jobs: Sequence[NewJob], *, lanes: Mapping[Lane, int] | None = None, grant: bool = True) -> Plan:
     """Safe to send again, and inside any transaction: nothing here can fail because a job is known already.
 
-    *grant* False inside a transaction of the caller's: it may stay open for long, and whoever moves a key in it makes
-    all others wait for its end. The duty `promote` grants within a second of the commit.
+    *lanes* are the numbers that are known. *grant* False inside a transaction of the caller's: it may stay open for long,
+    and whoever moves a key in it makes all others wait for its end. Its commit tells the workers to grant instead.
     """
     answers: dict[JobId, Enqueued] = {}
-    keyed = False
+    keys: set[str] = set()
     for batch in Batch.split(_by_digest(jobs)):
         spec = batch.spec
-        rows = yield "SELECT holdfast.lane_number($1::text, $2::text)", tuple(spec.lane)
-        lane = rows[0][0]
-        keyed |= spec.key is not None
+        lane = (lanes or {}).get(spec.lane)
+        if lane is None:
+            [(lane,)] = yield LANE_NUMBER, tuple(spec.lane)
+        if spec.key is not None:
+            keys.add(spec.key)
         if spec.dedupe is not None:
             for job in batch:
                 answers[job.id] = yield from _unless_twin(job, spec, lane)
         else:
             for part in batch.parts(MOST_PER_EVENT):
-                yield SQL["enqueue_again"], (*parameters(part, lane), spec.delay, spec.run_at)
+                yield SQL["enqueue_again"], (*parameters(part, lane), *_later(spec))
             answers |= {job_id: Enqueued(job_id) for job_id in batch.ids}
-    if keyed and grant:
-        [(_, freed)] = yield SQL["grant"], ()
+    if keys and not grant:
+        yield f"SELECT pg_notify('{CHANNEL}', '{KEYS}')", ()
+    elif keys:
+        [(_, freed)] = yield SQL["grant"], (list(keys),)
         if freed:  # a slot that the statement itself has emptied is taken only by the next one
-            yield SQL["grant"], ()
+            yield SQL["grant"], (list(keys),)
     return [answers[job.id] for job in jobs]
 
 
@@ -97,5 +110,5 @@ def _unless_twin(
             return Enqueued(found, duplicate=found != job.id)
         yield "UPDATE holdfast.dedupe SET job_id = $2::uuid WHERE digest = $1::bytea", (spec.dedupe, job.id)
     alone = Batch([job.id], [job.payload], spec)
-    yield SQL["enqueue_again"], (*parameters(alone, lane), spec.delay, spec.run_at)
+    yield SQL["enqueue_again"], (*parameters(alone, lane), *_later(spec))
     return Enqueued(job.id)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 import asyncpg
 
@@ -12,14 +13,20 @@ from holdfast.domain.verdict import Bury, Failure, RetryAfter
 from holdfast.engine.ports import Reclaim, Retention
 from holdfast.stores.postgres import settling
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.settling import ANY, FAILED, Back, End
 from holdfast.stores.shapes import OVERRUN_MARGIN
 
 
 # -- leases ---------------------------------------------------------------------------------------------------------------
 async def expired(move: Move, limit: int) -> list[Expired]:
-    rows = await _expired_rows(move, limit)
+    return await _as_expired(move, await _expired_rows(move, limit))
+
+
+async def stuck(move: Move, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
+    return await _as_expired(move, await move.run("stuck", list(limits), list(limits.values()), limit))
+
+
+async def _as_expired(move: Move, rows: Sequence[asyncpg.Record]) -> list[Expired]:
     lanes = await move.lanes.by_number(move.connection, [row["lane"] for row in rows])
     return [Expired(Lease(JobId(str(row[0])), row[1]), lanes[row[2]], *row[3:]) for row in rows]
 
@@ -34,14 +41,14 @@ async def _expired_rows(move: Move, limit: int, only: Sequence[JobId] | None = N
     return await move.run("expired", limit, OVERRUN_MARGIN, only)
 
 
-async def reclaim(move: Move, reclaims: Sequence[Reclaim]) -> int:
-    """Guarded twice: the lease must still be the current one, and must still have run out."""
+async def reclaim(move: Move, reclaims: Sequence[Reclaim], stuck: bool = False) -> int:
+    """Guarded twice: the lease must still be the current one, and must still have run out, unless it is *stuck*."""
     ids = [r.lease.job_id for r in reclaims]
     await move.connection.execute(
         "SELECT 1 FROM holdfast.lease WHERE job_id = ANY ($1::uuid[]) ORDER BY job_id FOR UPDATE", ids
     )
-    overran = await ran_out(move, ids)
-    due = {r.lease: r for r in reclaims if overran.get(r.lease) is (not r.crashed)}.values()
+    overran = {} if stuck else await ran_out(move, ids)
+    due = {r.lease: r for r in reclaims if stuck or overran.get(r.lease) is (not r.crashed)}.values()
     back = [
         Back(lease, verdict, "reclaimed", 1 if crashed else None, {"error_code": verdict.failure.code})
         for lease, verdict, crashed in due
@@ -72,13 +79,17 @@ async def time_out(move: Move, limit: int) -> list[JobId]:
 async def purge(move: Move, task: str | None, keep: Retention, limit: int) -> int:
     done = 0
     if keep.results is not None:
-        done += _count(await move.connection.execute(SQL["purge_results"], keep.results, task, limit))
+        rows = await move.run("purge_results", keep.results, task, limit)
+        for job_id, epoch, attempt in rows:
+            move.tell(Kind.expired, Lease(JobId(str(job_id)), epoch), attempt, {})
+        done += len(rows)
     if keep.jobs is not None:
         done += len(await move.run("purge_jobs", keep.jobs, task, limit))
     if keep.events is not None and task is None:
+        # The newest row stays: after a restore it says where the numbers go on (`event_numbers`).
         status = await move.connection.execute(
             "DELETE FROM holdfast.event WHERE seq IN (SELECT seq FROM holdfast.event WHERE at <= holdfast.clock() - $1::interval"
-            " ORDER BY seq LIMIT $2::int)", keep.events, limit,
+            " AND seq < (SELECT max(seq) FROM holdfast.event) ORDER BY seq LIMIT $2::int)", keep.events, limit,
         )  # fmt: skip
         done += _count(status)
     return done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
@@ -11,12 +12,15 @@ from holdfast.domain.job import JobId, Lease, Session, SessionId
 from holdfast.stores.postgres.plans import SQL
 
 
-async def open_session(connection: asyncpg.Connection[Any], worker: str, ttl: timedelta) -> Session:
+async def open_session(
+    connection: asyncpg.Connection[Any], worker: str, ttl: timedelta, queues: Collection[str] | None
+) -> Session:
     number = await connection.fetchval(
-        "INSERT INTO holdfast.session (worker, ttl, started_at, expires_at)"
-        " VALUES ($1, $2, holdfast.clock(), holdfast.clock() + $2) RETURNING id",
+        "INSERT INTO holdfast.session (worker, ttl, started_at, expires_at, queues)"
+        " VALUES ($1, $2, holdfast.clock(), holdfast.clock() + $2, $3) RETURNING id",
         worker,
         ttl,
+        None if queues is None else sorted(queues),
     )
     return Session(id=SessionId(number), worker=worker, ttl=ttl)
 

@@ -22,6 +22,7 @@ from holdfast.stores.shapes import MILLISECOND, by_kind, failure_json, meta_of, 
 
 FAILED, CANCELLED = 4, 5  # the states `end` may end in
 ANY, PASSED, NOT_PASSED = 0, 1, 2  # how `end` looks at the deadline
+LONGEST_TOLD = 2**31 - 1  # in the event of a completion: 24 days, which the narrow column can hold
 
 
 class Back(NamedTuple):
@@ -72,13 +73,13 @@ async def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease
         [s.lease.job_id for s in settlements],
         [s.lease.epoch for s in settlements],
         [s.verdict.result for s in settlements],  # type: ignore[union-attr]
-        [s.duration // MILLISECOND for s in settlements],
+        [min(s.duration // MILLISECOND, LONGEST_TOLD) for s in settlements],
     )
     applied = settlements
     if len(rows) < len(settlements):
         done = _leases(rows)
         applied = [s for s in settlements if s.lease in done]
-    move.freed |= any(row[2] is not None for row in rows)
+    move.freed.update(row[2] for row in rows if row[2] is not None)
     if move.telling:
         for s in applied:
             move.tell(Kind.complete, s.lease, s.attempt, {"duration_ms": s.duration // MILLISECOND})
@@ -110,12 +111,13 @@ async def into_line(move: Move, kind: Kind, lines: Sequence[Back], *, any_deadli
         int(kind),
         any_deadline,
     )
-    move.freed |= any(row[2] is not None for row in rows)
+    move.freed.update(row[2] for row in rows if row[2] is not None)
     done = _leases(rows)
     if move.telling:
+        attempts = {Lease(JobId(str(row[0])), row[1]): row[3] for row in rows}
         for line in lines:
             if line.lease in done:
-                move.tell(kind, line.lease, 0, line.meta)
+                move.tell(kind, line.lease, attempts[line.lease], line.meta)
     return done
 
 
@@ -169,7 +171,7 @@ async def end(
         [failure_json(f) if f else None for f in failures],
         [to_json(line.meta) for line in lines],
     )
-    move.freed |= any(row[3] is not None for row in rows)
+    move.freed.update(row[3] for row in rows if row[3] is not None)
     metas = {line.job_id: line.meta for line in lines}
     move.told += [Moved(kind, job := JobId(str(row[0])), row[1], row[2], metas[job]) for row in rows]
     return _leases(rows)
@@ -245,7 +247,9 @@ async def _keep_late(move: Move, lease: Lease, attempt: int, reason: str, verdic
 
 # -- under a lease, while it holds ------------------------------------------------------------------------------------------
 async def complete_in(move: Move, lease: Lease, result: str | None, duration: timedelta) -> None:
-    if not await _complete(move, [Settlement(lease, Complete(result), duration=duration)]):
+    held = "SELECT attempt FROM holdfast.lease WHERE job_id = $1 AND epoch = $2"
+    attempt = await move.connection.fetchval(held, *lease) if move.telling else 0
+    if not await _complete(move, [Settlement(lease, Complete(result), attempt or 0, duration)]):
         raise LeaseLost(*lease)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import asyncpg
 
 from holdfast.domain.duration import spell
 from holdfast.domain.job import (
+    Artefact,
     Batch,
     Claimed,
     Enqueued,
@@ -24,54 +26,64 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Failure
-from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Threads
-from holdfast.errors import LeaseLost, StoreError
-from holdfast.stores.postgres import intake, people, plans, recovering, sessions, settling
-from holdfast.stores.postgres.bell import Bell
-from holdfast.stores.postgres.claims import Claims
+from holdfast.engine.lanestore import Cap
+from holdfast.engine.ports import Answer, Clock, Heart, Reclaim, Retention, Threads
+from holdfast.errors import StoreError
+from holdfast.stores.postgres import dependencies, intake, kept, people, plans, recovering, sessions, settling
+from holdfast.stores.postgres.admission import Admission
+from holdfast.stores.postgres.claims import Claims, Wanted
+from holdfast.stores.postgres.event_numbers import keep_growing
 from holdfast.stores.postgres.heart import PostgresHeart
-from holdfast.stores.postgres.lanes import LaneNumbers
-from holdfast.stores.postgres.lines import Lines, shown, translate
-from holdfast.stores.postgres.looking import Looking
+from holdfast.stores.postgres.lines import Lines, behind_a_pooler, shown, translate
 from holdfast.stores.postgres.migrate import check, migrate
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.runner import Runner
+from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.postgres.registering import register, register_sync
+from holdfast.stores.postgres.runner import UNDONE
 
-T = TypeVar("T")
 
-
-class PostgresStore(Looking):
+class PostgresStore(Admission):
     """One database. Each line of work has a connection of its own: claim, settle, enqueue, duty, people, read."""
 
     def __init__(self, url: str, clock: Clock, threads: Threads | None) -> None:
-        self._lines = Lines(url)
-        super().__init__(Runner(self._lines, clock))
-        self.hooks: list[tuple[frozenset[Kind], Hook]] = []
-        self.url, self._clock, self._threads = url, clock, threads
-        self._lanes = LaneNumbers()
+        super().__init__(Lines(url), clock)
+        self.url, self._threads = url, threads
         self._claims = Claims(self._lanes, clock)
-        self._bell = Bell(self._lines, clock)
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None:
         self._lines.closed = False
         async with self._lines.take("read") as connection:
             await check(connection, shown(self.url))
+            if not self._lines.pooled and await connection.fetchval("SHOW enable_seqscan") != "off":
+                # Our settings did not arrive, so statements may not stay either: worse than failing, a session of somebody
+                # else may know another statement by the same name.
+                raise behind_a_pooler(self.url)
             if await connection.fetchval("SHOW synchronous_commit") == "off":
                 raise StoreError(
                     f"{shown(self.url)} commits without waiting for the disk (synchronous_commit=off): a crash could lose"
                     " jobs that were acknowledged; set synchronous_commit=on for this user or database"
                 )
+            await keep_growing(connection)
             await self._lanes.remember(connection)
+        self._lines.greet = (
+            keep_growing  # the server may be replaced by one that was restored, and we go on by ourselves
+        )
 
     async def close(self) -> None:
         await self._bell.close()
         await self._lines.close()
 
+    def abandon(self) -> None:
+        self._bell.abandon()
+        self._lines.abandon()
+
     async def migrate(self) -> list[str]:
         connection = await Lines(self.url).connect()
         try:
-            return await migrate(connection)
+            done = await migrate(connection)
+            await keep_growing(connection)
+            return done
         except asyncpg.PostgresError as error:
             raise translate(error, self.url) from error
         finally:
@@ -83,39 +95,6 @@ class PostgresStore(Looking):
             "SELECT coalesce(nullif(current_setting('holdfast.clock_offset', true), ''), '0')::interval"
         )
         await self._lines.shift(spell(current + by).replace("m", " min ").replace(" min s", "ms"))
-
-    # -- making moves -----------------------------------------------------------------------------------------------
-    def _move(self, connection: asyncpg.Connection[Any]) -> Move:
-        return Move(connection, self._lanes, self.hooks)
-
-    async def _write(self, line: str, operation: Callable[[Move], Awaitable[T]], *, atomic: bool = True) -> T:
-        """Make moves. Without hooks a single statement needs no transaction around it (*atomic* False)."""
-
-        async def run(connection: asyncpg.Connection[Any]) -> T:
-            move = self._move(connection)
-            if not atomic and not self.hooks:
-                answer = await operation(move)
-            else:
-                async with connection.transaction():
-                    answer = await operation(move)
-                    await move.tell_hooks()
-            if move.freed:
-                await move.run("grant")
-            return answer
-
-        return await self._runner.run(line, run)
-
-    async def _run(self, line: str, operation: Callable[[Move], Awaitable[T]]) -> T:
-        """Statements that are repeatable one by one, and of which no hook is told: no transaction around them."""
-        return await self._runner.run(line, lambda connection: operation(self._move(connection)))
-
-    async def _write_fenced(self, lease: Lease, operation: Callable[[Move], Awaitable[None]]) -> None:
-        """A write under *lease*; that one which had been reclaimed has tried it is put on record."""
-        try:
-            await self._run("people", operation)
-        except LeaseLost:
-            await self._write("people", lambda move: settling.refuse_once(move, lease))
-            raise
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
@@ -135,46 +114,121 @@ class PostgresStore(Looking):
                 return await intake.enqueue_planned(move, jobs)
 
         answers = await self._runner.run("enqueue", run)
+        if any(batch.spec.lane.fair for batch in batches):
+            await self._stage(batches)
         self._bell.ring()
         return answers
 
-    async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        from holdfast.stores.postgres.callers import enqueue_on
+    async def _stage(self, batches: Sequence[Batch]) -> None:
+        """Let those we have enqueued into their fair lines. They are stored already, and somebody else will do it if we cannot."""
+        try:
+            await self._runner.run("enqueue", lambda db: self._stager.after_enqueue(db, batches))
+        except StoreError:
+            return
 
-        return await enqueue_on(connection, jobs, self.url)
+    async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        from holdfast.stores.postgres.callers import Terms, enqueue_on
+
+        return await enqueue_on(connection, jobs, Terms(self.url, self.hooks), self._new_lanes)
 
     def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        from holdfast.stores.postgres.callers import enqueue_on_sync
+        from holdfast.stores.postgres.callers import Terms, enqueue_on_sync
 
-        return enqueue_on_sync(connection, jobs, self.url)
+        terms = Terms(self.url, self.hooks)
+        return enqueue_on_sync(connection, jobs, terms, partial(register_sync, self._lines.url))
+
+    async def register(self, lanes: Collection[Lane]) -> None:
+        new = self._lanes.strange(lanes)
+        if new:
+            await self._new_lanes(new)
+
+    async def _new_lanes(self, lanes: Collection[Lane]) -> dict[Lane, int]:
+        """Made on a connection of our own; nothing where that does not get through: then they are made where they are used."""
+        try:
+            connection = await self._lines.connect()
+        except StoreError:
+            return {}
+        try:
+            return await register(connection, lanes)
+        except asyncpg.PostgresError:
+            return {}
+        finally:
+            await connection.close()
 
     async def reject(self, job: NewJob, failure: Failure) -> None:
         await self._write("people", lambda move: intake.reject(move, job, failure))
 
     async def promote(self, limit: int) -> timedelta | None:
-        return await self._run("duty", lambda move: intake.promote(move, limit, self._bell.ring))
+        async def promote(move: Move) -> timedelta | None:
+            ahead = await intake.promote(move, limit, self._bell.ring)
+            await self._keep_lanes(move.connection)
+            return ahead
+
+        return await self._run("duty", promote)
 
     # -- working ----------------------------------------------------------------------------------------------------
-    async def open_session(self, worker: str, ttl: timedelta) -> Session:
-        return await self._runner.run("duty", lambda db: sessions.open_session(db, worker, ttl))
+    async def open_session(
+        self, worker: str, ttl: timedelta, queues: Collection[str] | None = None
+    ) -> Session:
+        return await self._runner.run("duty", lambda db: sessions.open_session(db, worker, ttl, queues))
 
     async def extend(self, session: Session) -> bool:
         return await self._runner.run("duty", lambda db: sessions.extend(db, session))
 
     async def close_session(self, session: Session) -> None:
-        await self._runner.run("duty", lambda db: sessions.close_session(db, session))
+        async def close(connection: asyncpg.Connection[Any]) -> None:
+            await sessions.close_session(connection, session)
+            await dependencies.leave(connection, session)
+
+        await self._runner.run("duty", close)
 
     async def held(self, session: Session) -> set[Lease]:
         return await self._runner.run("duty", lambda db: sessions.held(db, session))
 
-    async def claim(self, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
-        # Not once more by itself: whether the first claim went through cannot be known from here.
-        async with self._lines.take("claim") as connection:
-            return await self._claims.claim(connection, session, lanes, limit)
+    async def claim(
+        self,
+        session: Session,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        caps: Sequence[Cap] = (),
+        trial: bool = False,
+    ) -> list[Claimed]:
+        wanted = Wanted(session, lanes, limit, caps, trial)
+        # Sent again only when the server undid it: whether one without an answer went through cannot be known from here.
+        return await self._runner.run("claim", lambda db: self._claim(db, wanted), again=UNDONE)
+
+    async def _claim(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
+        if self._bell.keys_wait:  # a caller's own transaction has enqueued jobs with keys: let in who may go
+            self._bell.keys_wait = False
+            await connection.fetch(SQL["grant"], None)
+        await self._stager.before_claim(connection, wanted.lanes)
+        claimed = await self._claim_once(connection, wanted)
+        if not claimed and await self._stager.after_nothing(connection, wanted.lanes):
+            claimed = await self._claim_once(connection, wanted)
+        return claimed
+
+    async def _claim_once(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
+        if not any(Kind.processing in kinds for kinds, _ in self.hooks):
+            return await self._claims.claim(connection, wanted)
+        move = self._move(connection)
+        async with connection.transaction():
+            claimed = await self._claims.claim(connection, wanted)
+            for one in claimed:
+                move.tell(Kind.processing, one.lease, one.attempt, {"worker": wanted.session.worker})
+            await move.tell_hooks()
+        return claimed
+
+    def share(self, priorities: Mapping[str, int]) -> None:
+        self._claims.share(priorities)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
+        async def settle(move: Move) -> list[Answer]:
+            await kept.keep_logs(move, settlements)
+            return await settling.settle(move, settlements)
+
         # Each statement of it is repeatable on its own, so they need no transaction around them.
-        answers = await self._write("settle", lambda move: settling.settle(move, settlements), atomic=False)
+        answers = await self._write("settle", settle, atomic=False)
         self._bell.ring_here()
         return answers
 
@@ -202,12 +256,18 @@ class PostgresStore(Looking):
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
         await self._write_fenced(lease, lambda move: settling.record_progress(move, lease, percent, message))
 
+    async def record_artefact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
+        await self._write_fenced(lease, lambda move: kept.record_artefact(move, lease, reference, name, size))
+
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:
         return await self._run("duty", lambda move: recovering.expired(move, limit))
 
-    async def reclaim(self, reclaims: Sequence[Reclaim]) -> int:
-        done = await self._write("duty", lambda move: recovering.reclaim(move, reclaims))
+    async def stuck(self, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
+        return await self._run("duty", lambda move: recovering.stuck(move, limits, limit))
+
+    async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
+        done = await self._write("duty", lambda move: recovering.reclaim(move, reclaims, stuck))
         self._bell.ring()
         return done
 
@@ -215,7 +275,13 @@ class PostgresStore(Looking):
         return await self._write("duty", lambda move: recovering.time_out(move, limit))
 
     async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
-        return await self._run("duty", lambda move: recovering.purge(move, task, keep, limit))
+        return await self._write("duty", lambda move: recovering.purge(move, task, keep, limit), atomic=False)
+
+    async def artefacts_due(self, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
+        return await self._run("duty", lambda move: kept.artefacts_due(move, task, keep, limit))
+
+    async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
+        await self._run("duty", lambda move: kept.forget_artefacts(move, artefacts))
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(self, job_id: JobId, by: str, reason: str) -> None:
@@ -238,10 +304,6 @@ class PostgresStore(Looking):
         )
         self._bell.ring()
         return place
-
-    async def _token(self) -> str:
-        """Names one call of a person's: sent again because its answer was lost, it is known by it."""
-        return str(await self._runner.run("people", lambda db: db.fetchval("SELECT gen_random_uuid()")))
 
     async def discard(self, job_id: JobId, by: str, reason: str) -> None:
         await self._write("people", lambda move: people.discard(move, job_id, by, reason))

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 
 from holdfast.domain.job import Lane
 from holdfast.engine.ports import Clock
+from holdfast.stores.sqlite.holding import open_lanes
 from holdfast.stores.sqlite.lanes import LaneNumbers
+from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.times import micros
 
 #: How often to look: as quick as this while jobs flow, up to this when nothing happens.
@@ -20,6 +22,8 @@ LOOK_QUICK, LOOK_IDLE = 0.002, 0.040
 QUICK_FOR = 2.0
 #: How long a lane that somebody else has made may stay unknown.
 RENEW_EVERY = 0.5
+#: How long to wait after a claim that found work and could not have it: limits and keys are freed elsewhere too.
+VAIN_FOR = 0.050
 
 
 class Bell:
@@ -28,7 +32,7 @@ class Bell:
     def __init__(self, connection: sqlite3.Connection, lanes: LaneNumbers, clock: Clock) -> None:
         self._connection, self._lanes, self._clock = connection, lanes, clock
         self._event: asyncio.Event | None = None
-        self._busy_until = 0.0
+        self._busy_until = self._vain_until = 0.0
         self._asked: Sequence[Lane] | None = None
         self._asked_at, self._sql = 0.0, ""
 
@@ -39,22 +43,40 @@ class Bell:
     def ring(self) -> None:
         """Wake who waits in this process."""
         self.stay_quick()
+        self._vain_until = 0.0
         if self._event is not None:
             self._event.set()
+
+    def was_in_vain(self, lanes: Sequence[Lane]) -> None:
+        """A claim came back empty. If there is work all the same, it is out of reach: who waits is not sent back at once."""
+        if self.has_work(lanes):
+            self._vain_until = self._clock.monotonic() + VAIN_FOR
+
+    def calls(self, lanes: Sequence[Lane]) -> bool:
+        """Whether to stop waiting for work: there is some, nothing holds it, and the last claim was not in vain just now."""
+        if self._clock.monotonic() < self._vain_until or not self.has_work(lanes):
+            return False
+        unheld = open_lanes(self._connection, micros(self._clock.now()), lanes, trial=False)
+        return unheld is lanes or self._look(self._question(unheld))
 
     def has_work(self, lanes: Sequence[Lane]) -> bool:
         """Whether any of these lines has somebody in it, or somebody is due: microseconds, and no lock."""
         now = self._clock.monotonic()
         if lanes is not self._asked or now > self._asked_at + RENEW_EVERY:
             self._lanes.remember(self._connection)
-            numbers = self._lanes.numbers(lanes)
-            self._asked, self._asked_at = lanes, now
-            self._sql = (
-                f"SELECT EXISTS (SELECT 1 FROM holdfast_job WHERE phase = 0 AND lane IN ({', '.join(map(str, numbers)) or 'NULL'}))"
-                " OR EXISTS (SELECT 1 FROM holdfast_job WHERE phase = 1 AND run_at <= ?)"
-            )
-        found = self._connection.execute(self._sql, (micros(self._clock.now()),)).fetchone()
+            self._asked, self._asked_at, self._sql = lanes, now, self._question(lanes)
+        return self._look(self._sql)
+
+    def _look(self, question: str) -> bool:
+        found = self._connection.execute(question, {"now": micros(self._clock.now())}).fetchone()
         return bool(found[0])
+
+    def _question(self, lanes: Sequence[Lane]) -> str:
+        listed = ", ".join(map(str, self._lanes.numbers(lanes)))
+        return (
+            f"SELECT EXISTS (SELECT 1 FROM holdfast_job WHERE phase = 0 AND lane IN ({listed or 'NULL'}))"
+            f" OR coalesce((\n{SQL['due']}) <= :now, 0)"
+        )
 
     async def wait(self, happened: Callable[[], bool], timeout: float) -> None:
         """Until it has *happened*, or *timeout*. Who rings makes us look at once."""

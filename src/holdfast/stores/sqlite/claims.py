@@ -1,24 +1,66 @@
-"""Claiming: the first jobs over all the lines a worker serves, of one key at most one at a time."""
+"""Claiming: the first jobs over all the lines a worker serves, of one key no more than it has slots."""
 
 from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
+from holdfast.domain.fairness import UNPLACED, Turns
 from holdfast.domain.job import Claimed, Lane, Lease, Session
 from holdfast.domain.moves import Kind
+from holdfast.engine.lanestore import Cap
 from holdfast.stores.shapes import MOST_PER_EVENT, from_json, to_json
+from holdfast.stores.sqlite import fairness, limits
+from holdfast.stores.sqlite.holding import open_lanes
+from holdfast.stores.sqlite.keys import Keys
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import maybe_duration
 
 #: How many deferred jobs a claim lets into line on its way; the duty `promote` sees to the rest.
 PROMOTE_FIRST = 1000
+#: How many are looked at behind a head that keys have left unused.
+LOOK_BEHIND = 100
+#: After so many claims of fair lanes what is stale of their owners is forgotten.
+FORGET_EVERY = 1000
+
+_FARTHEST = (1 << 63) - 1
+#: The priorities of a level, negated as the rows have them.
+_LEVELS = {"high": (-_FARTHEST, -1), "normal": (0, 0), "low": (1, _FARTHEST)}
 
 
-def claim(move: Move, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
+class Rota:
+    """Whose turn it is, from claim to claim of one process."""
+
+    def __init__(self) -> None:
+        self.levels = Turns()
+        self.claims = 0
+
+    def next(self) -> tuple[str, ...]:
+        self.claims += 1
+        return self.levels.next()
+
+
+class Line(NamedTuple):
+    """A lane with somebody in it, between these priorities (negated)."""
+
+    lane: int
+    first: int
+    last: int
+    fair: bool
+
+
+def claim(
+    move: Move,
+    rota: Rota,
+    session: Session,
+    lanes: Sequence[Lane],
+    limit: int,
+    caps: Sequence[Cap] = (),
+    trial: bool = False,
+) -> list[Claimed]:
     live = move.connection.execute(
         "SELECT 1 FROM holdfast_session WHERE id = ? AND boot = ? AND expires_mono > ?",
         (session.id, move.boot, move.mono),
@@ -26,15 +68,15 @@ def claim(move: Move, session: Session, lanes: Sequence[Lane], limit: int) -> li
     if live is None:
         return []
     move.run("promote", now=move.now, limit=PROMOTE_FIRST)
-    limit = min(limit, MOST_PER_EVENT)
-    ids = _pick(
-        move, [number for lane in lanes if (number := move.lanes.known(move.connection, lane))], limit
-    )
+    limit = limits.room(move, caps, min(limit, MOST_PER_EVENT))
+    lines = _lines(move, open_lanes(move.connection, move.now, lanes, trial)) if limit else []
+    ids = _pick(move, rota, lines, limit) if lines else []
     if not ids:
         return []
     # The number of the event that records the claim is the epoch of every lease it gives: it only grows.
     seq, listed = move.next_seq(), to_json(ids)
     move.run("claim", seq=seq, session=session.id, now=move.now, mono=move.mono, ids=listed)
+    limits.occupy(move, caps, ids, seq)
     [(text,)] = move.run("claimed", ids=listed)
     rows = _read(text)
     move.record(seq, Kind.processing, [(row[0], seq, row[3], {"worker": session.worker}) for row in rows])
@@ -59,35 +101,110 @@ def _read(text: str) -> list[Any]:
     return rows
 
 
-def _pick(move: Move, lanes: Sequence[int], limit: int) -> list[int]:
-    """The first *limit* jobs over all these lines; of one key at most one, and none whose key is busy."""
+def _lines(move: Move, lanes: Sequence[Lane]) -> list[Line]:
+    """The lanes that have somebody in line."""
+    fair = {
+        number: lane.fair for lane in lanes if (number := move.lanes.known(move.connection, lane)) is not None
+    }
+    rows = move.run("lines", lanes=to_json(list(fair)))
+    return [Line(number, first, last, fair[number]) for number, first, last in rows]
+
+
+def _pick(move: Move, rota: Rota, lines: Sequence[Line], limit: int) -> list[int]:
+    """The first *limit* jobs over all these lines, from the level whose turn it is, then from the others."""
+    levels = rota.next()
+    for line in lines:
+        if line.fair:
+            fairness.place_waiting(move, line.lane)
+            if rota.claims % FORGET_EVERY == 0:
+                fairness.forget_flows(move, line.lane)
     picked: list[int] = []
-    busy: set[str] = set()
-    offset, more = 0, list(lanes)
-    while more and len(picked) < limit:
-        heads = [
-            from_json(move.run("head", lane=lane, limit=limit, offset=offset).fetchone()[0]) for lane in more
-        ]
-        wanted = {key for head in heads for _, _, _, key in head if key is not None}
-        if wanted:
-            busy |= busy_keys(move, wanted - busy)
-        for _, _, number, key in heapq.merge(*heads):
-            if len(picked) == limit:
-                break
-            if key is None or key not in busy:
-                picked.append(number)
-                if key is not None:
-                    busy.add(key)
-        # Only keys can leave a head unused: without any there is nothing to look for behind it.
-        more = [lane for lane, head in zip(more, heads, strict=True) if wanted and len(head) == limit]
-        offset += limit
+    keys = Keys()
+    for level in levels:
+        first, last = _LEVELS[level]
+        there = [line for line in lines if line.first <= last and line.last >= first]
+        if there and len(picked) < limit:
+            _pick_level(move, rota, there, (first, last), limit, picked, keys)
     return picked
 
 
-def busy_keys(move: Move, keys: Collection[str]) -> set[str]:
-    """Those that a running job holds."""
-    rows = move.connection.execute(
-        "SELECT DISTINCT key FROM holdfast_job WHERE phase = 2 AND key IN (SELECT value FROM json_each(?))",
-        (to_json(list(keys)),),
+def _pick_level(
+    move: Move,
+    rota: Rota,
+    lines: Sequence[Line],
+    level: tuple[int, int],
+    limit: int,
+    picked: list[int],
+    keys: Keys,
+) -> None:
+    """Fill *picked* up to *limit* from one level: of one key no more than it has slots."""
+    wanted = limit - len(picked)
+    heads = [_head(move, line, level, wanted) for line in lines]
+    while heads:
+        keyed = {number: key for head in heads for _, _, number, key in head if key is not None}
+        if keyed:
+            keys.look(move, keyed)
+        for _, _, number, key in _in_order(lines, heads, rota):
+            if len(picked) == limit:
+                return
+            if key is None or keys.take(number, key):
+                picked.append(number)
+        # Only keys can leave a head unused: without any there is nothing to look for behind it.
+        lines = [line for line, head in zip(lines, heads, strict=True) if keyed and len(head) == wanted]
+        wanted = limit - len(picked)
+        if not wanted:
+            return
+        # More than are wanted: whose keys are used up too is learnt only by looking.
+        wanted = max(wanted, LOOK_BEHIND)
+        heads = [_behind(move, line, level, wanted, picked, keys) for line in lines]
+
+
+def _head(move: Move, line: Line, level: tuple[int, int], limit: int) -> list[Any]:
+    first, last = level
+    row = move.run(
+        "head", lane=line.lane, first=first, last=last, before=_end_of(line), limit=limit
+    ).fetchone()
+    head: list[Any] = from_json(row[0])
+    return head
+
+
+def _behind(
+    move: Move, line: Line, level: tuple[int, int], limit: int, picked: list[int], keys: Keys
+) -> list[Any]:
+    row = move.run(
+        "behind",
+        lane=line.lane,
+        first=level[0],
+        last=level[1],
+        before=_end_of(line),
+        limit=limit,
+        full=to_json(list(keys.full)),
+        picked=to_json(picked),
+    ).fetchone()
+    head: list[Any] = from_json(row[0])
+    return head
+
+
+def _end_of(line: Line) -> int:
+    """In a fair line those who are not placed yet stand behind this."""
+    return UNPLACED if line.fair else _FARTHEST
+
+
+def _in_order(lines: Sequence[Line], heads: Sequence[list[Any]], rota: Rota) -> Iterable[Any]:
+    """Better priorities first. Plain lanes make one line, oldest first; each fair lane is one: all these are served in turn,
+    because passes and moments do not compare."""
+    plain = heapq.merge(*(head for line, head in zip(lines, heads, strict=True) if not line.fair))
+    fair = [head for line, head in zip(lines, heads, strict=True) if line.fair]
+    if not fair:
+        return plain
+    return heapq.merge(
+        *(_ranked(line, (place + rota.claims) % (len(fair) + 1)) for place, line in enumerate([plain, *fair]))
     )
-    return {key for (key,) in rows}
+
+
+def _ranked(line: Iterable[Any], place: int) -> Iterator[Any]:
+    """In one line with others: the first of each, then the second of each."""
+    rank, level = 0, None
+    for prio, _, number, key in line:
+        rank, level = (rank + 1 if prio == level else 0), prio
+        yield prio, (rank, place), number, key

@@ -9,6 +9,7 @@ from holdfast.domain.job import AllNew, Batch, Enqueued, JobId, Lease, NewJob
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Failure
 from holdfast.stores.shapes import MOST_PER_EVENT, to_json
+from holdfast.stores.sqlite import fairness
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.phases import DEFERRED, IN_LINE
 from holdfast.stores.sqlite.times import maybe_span, micros, span
@@ -35,12 +36,19 @@ def _insert(move: Move, batch: Batch, *, silent: bool = False) -> None:
     seq = move.next_seq()
     run_at = micros(spec.run_at) if spec.run_at else now + span(spec.delay or timedelta())
     sla = maybe_span(spec.deadline)
+    lane = move.lanes.number(move.connection, spec.lane)
+    first, step = max(run_at, now), 0
+    in_turn = spec.lane.fair and run_at <= now and not silent
+    if in_turn:
+        first, step = fairness.enter(move, lane, -spec.priority, spec.owner)
     added = move.run(
         "enqueue",
         jobs=to_json(list(zip(batch.ids, batch.payloads, strict=True))),
-        lane=move.lanes.number(move.connection, spec.lane),
+        lane=lane,
         phase=IN_LINE if run_at <= now else DEFERRED,
         prio=-spec.priority,
+        ord=first,
+        step=step,
         run_at=run_at,
         now=now,
         seq=seq,
@@ -49,6 +57,7 @@ def _insert(move: Move, batch: Batch, *, silent: bool = False) -> None:
         version=spec.version,
         owner=spec.owner,
         key=spec.key,
+        key_slots=spec.key_slots if spec.key_slots > 1 else None,
         tags=to_json(spec.tags) if spec.tags else None,
         trace=spec.trace,
         timeout=maybe_span(spec.timeout),
@@ -58,6 +67,8 @@ def _insert(move: Move, batch: Batch, *, silent: bool = False) -> None:
         dedupe_for=maybe_span(spec.dedupe_for),
         deadline_at=micros(spec.deadline_at) if spec.deadline_at else None if sla is None else now + sla,
     ).rowcount
+    if in_turn and added:
+        fairness.entered(move, lane, -spec.priority, spec.owner, first + (len(batch) - 1) * step)
     if silent:
         return
     new: Iterable[str] = batch.ids
@@ -119,6 +130,6 @@ def promote(move: Move, limit: int) -> timedelta | None:
 
 
 def next_due(move: Move) -> timedelta | None:
-    """How long until the next deferred job is due; nothing when one is due already."""
-    [(due,)] = move.connection.execute("SELECT min(run_at) FROM holdfast_job WHERE phase = 1")
+    """How long until the next deferred job may step into line; no time at all when one may already."""
+    [(due,)] = move.run("due", now=move.now)
     return None if due is None else timedelta(microseconds=max(due - move.now, 0))

@@ -24,7 +24,8 @@ class LaneNumbers:
         found = self.known(connection, lane)
         if found is None:
             cursor = connection.execute(
-                "INSERT INTO holdfast_lane (queue, task) VALUES (?, ?) RETURNING id", lane
+                "INSERT INTO holdfast_lane (queue, task, dependency, shard, fair) VALUES (?, ?, ?, ?, ?) RETURNING id",
+                lane,
             )
             found = int(cursor.fetchone()[0])
         return found
@@ -33,19 +34,26 @@ class LaneNumbers:
         found = self._numbers.get(lane)
         if found is None:
             row = connection.execute(
-                "SELECT id FROM holdfast_lane WHERE queue = ? AND task = ?", lane
+                "SELECT id FROM holdfast_lane WHERE queue = ? AND task = ? AND dependency = ? AND shard = ? AND fair = ?",
+                lane,
             ).fetchone()
             found = int(row[0]) if row else None
         return found
 
     def by_number(self, connection: sqlite3.Connection) -> dict[int, Lane]:
+        """All lanes. What is seen inside a transaction is not remembered: undone, its numbers are given to others."""
         [(count,)] = connection.execute("SELECT count(*) FROM holdfast_lane")
-        if count != len(self._lanes):
-            self._lanes = {
-                number: Lane(queue, task)
-                for number, queue, task in connection.execute("SELECT id, queue, task FROM holdfast_lane")
-            }
-        return self._lanes
+        if count == len(self._lanes):
+            return self._lanes
+        lanes = {
+            number: Lane(queue, task, dependency, shard, bool(fair))
+            for number, queue, task, dependency, shard, fair in connection.execute(
+                "SELECT id, queue, task, dependency, shard, fair FROM holdfast_lane"
+            )
+        }
+        if not connection.in_transaction:
+            self._lanes = lanes
+        return lanes
 
     def remember(self, connection: sqlite3.Connection) -> None:
         """Call on a connection outside of transactions: what it sees is committed."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from holdfast.domain.job import (
+    Artefact,
     Attempt,
     DeadLetter,
     DeadLetterFilter,
@@ -18,14 +19,18 @@ from holdfast.domain.job import (
     JobRow,
     Lane,
     LateResult,
+    WorkerRow,
 )
 from holdfast.domain.moves import Kind, State
+from holdfast.domain.standing import Standing
 from holdfast.engine.ports import Clock, Page
 from holdfast.errors import StoreError
 from holdfast.stores import shapes
 from holdfast.stores.conditions import Condition, narrow_dead_letters, narrow_jobs
 from holdfast.stores.shapes import EVENTS_PER_ROW, from_json, read_cursor, read_json, to_json
+from holdfast.stores.sqlite import standing
 from holdfast.stores.sqlite.connection import connect, translate
+from holdfast.stores.sqlite.phases import DEFERRED, IN_LINE
 from holdfast.stores.sqlite.times import moment
 
 T = TypeVar("T")
@@ -73,6 +78,9 @@ class Looking:
             ends = self._clock.now() + left
         return shapes.job_row(row, moment, tags=read_json(row["tags"]) or (), lease_expires_at=ends)
 
+    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> Standing | None:
+        return self._look(lambda reader: standing.standing(reader, job_id, scopes, self._clock.now()))
+
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
         condition = Condition()
         if after is not None:
@@ -105,11 +113,41 @@ class Looking:
             counts[str(state)] = counts.get(str(state), 0) + number
         return counts
 
-    async def lanes(self) -> dict[Lane, int]:
+    async def lanes(self) -> set[Lane]:
+        return set(self._numbered_lanes().values())
+
+    async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
+        known = {n: lane for n, lane in self._numbered_lanes().items() if lanes is None or lane in lanes}
+        depths, listed = dict.fromkeys(known.values(), 0), ", ".join(map(str, known))
+        for phase in (IN_LINE, DEFERRED):  # by name, so that each count walks the index of its phase
+            for number, count in self._rows(
+                f"SELECT lane, count(*) FROM holdfast_job WHERE phase = {phase} AND lane IN ({listed}) GROUP BY lane"
+            ):
+                depths[known[number]] += count
+        return depths
+
+    def _numbered_lanes(self) -> dict[int, Lane]:
+        rows = self._rows("SELECT id, queue, task, dependency, shard, fair FROM holdfast_lane")
+        return {
+            number: Lane(queue, task, dependency, shard, bool(fair))
+            for number, queue, task, dependency, shard, fair in rows
+        }
+
+    async def workers(self) -> list[WorkerRow]:
+        now, mono = self._clock.now(), int(self._clock.monotonic() * 1_000_000)
         rows = self._rows(
-            "SELECT l.queue, l.task, (SELECT count(*) FROM holdfast_job j WHERE j.phase <= 1 AND j.lane = l.id) FROM holdfast_lane l"
+            """SELECT s.worker AS name, s.started_at, s.expires_mono - ?1 AS left, s.queues,
+                      (SELECT count(*) FROM holdfast_job j WHERE j.phase = 2 AND j.session = s.id) AS leases
+                 FROM holdfast_session s WHERE s.boot = ?2 AND s.expires_mono > ?1 ORDER BY s.started_at, s.id""",
+            mono,
+            self._clock.boot_id(),
         )
-        return {Lane(queue, task): count for queue, task, count in rows}
+        return [
+            shapes.worker_row(
+                row, moment, read_json(row["queues"]), now + timedelta(microseconds=row["left"])
+            )
+            for row in rows
+        ]
 
     def _has_ended(self, job_id: JobId) -> bool:
         return bool(self._rows("SELECT 1 FROM holdfast_job WHERE uid = ? AND phase >= 3", job_id))
@@ -134,6 +172,12 @@ class Looking:
                 return found
             seq = rows[-1]["seq"] + 1
 
+    async def newest_event(self) -> int:
+        rows = self._rows(
+            "SELECT seq, json_array_length(moves) FROM holdfast_event ORDER BY seq DESC LIMIT 1"
+        )
+        return rows[0][0] * EVENTS_PER_ROW + rows[0][1] - 1 if rows else 0
+
     def _events_of(self, job_id: JobId, after: int, limit: int) -> list[Event]:
         """Found by the pointers of the job's rows, and by the index for the moves of a single job."""
         rows = self._rows(
@@ -149,11 +193,12 @@ class Looking:
     # -- attempts, steps, late results --------------------------------------------------------------------------------
     async def attempts(self, job_id: JobId) -> list[Attempt]:
         rows = self._rows(
-            """SELECT a.epoch, a.generation, a.attempt, a.started_at, a.ended_at, a.outcome, a.failure, s.worker
-                 FROM (SELECT epoch, generation, attempt, started_at, ended_at, outcome, failure, session
+            """SELECT a.epoch, a.generation, a.attempt, a.started_at, a.ended_at, a.outcome, a.failure, s.worker,
+                      (SELECT lines FROM holdfast_attempt_log g WHERE g.job = a.job AND g.epoch = a.epoch) AS logs
+                 FROM (SELECT job, epoch, generation, attempt, started_at, ended_at, outcome, failure, session
                          FROM holdfast_attempt WHERE job = (SELECT id FROM holdfast_job WHERE uid = ?1)
                        UNION ALL
-                       SELECT epoch, generation, attempt, claimed_at, finished_at, CASE phase WHEN 3 THEN 'complete' END, NULL, session
+                       SELECT id, epoch, generation, attempt, claimed_at, finished_at, CASE phase WHEN 3 THEN 'complete' END, NULL, session
                          FROM holdfast_job WHERE uid = ?1 AND phase IN (2, 3) AND epoch > 0) a
                  LEFT JOIN holdfast_session s ON s.id = a.session ORDER BY a.epoch""",
             job_id,
@@ -174,6 +219,14 @@ class Looking:
         )
         return [shapes.late_result(row, moment, job_id) for row in rows]
 
+    async def artefacts(self, job_id: JobId) -> list[Artefact]:
+        rows = self._rows(
+            "SELECT j.uid AS job_id, a.* FROM holdfast_artefact a JOIN holdfast_job j ON j.id = a.job"
+            " WHERE j.uid = ? ORDER BY a.epoch, a.reference",
+            job_id,
+        )
+        return [shapes.artefact(row, moment) for row in rows]
+
     # -- dead letters -------------------------------------------------------------------------------------------------
     async def dead_letters(
         self, where: DeadLetterFilter, *, after: str | None, limit: int
@@ -187,10 +240,14 @@ class Looking:
 
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
         condition = _dead_condition(where)
-        sql = f"""SELECT d.fingerprint, l.task, d.reason, coalesce(nullif(d.detail, ''), d.message) AS message,
-                         count(*) AS count, min(d.at) AS first_at, max(d.at) AS last_at, j.uid AS sample
-                    {_DEAD} WHERE {condition}
-                   GROUP BY d.fingerprint, l.task, d.reason ORDER BY count(*) DESC LIMIT {condition.place(limit)}"""
+        sql = f"""SELECT * FROM (
+                         SELECT d.fingerprint, l.task, d.reason, coalesce(nullif(d.detail, ''), d.message) AS message,
+                                j.uid AS sample, count(*) OVER cause AS count, min(d.at) OVER cause AS first_at,
+                                max(d.at) OVER cause AS last_at,
+                                row_number() OVER (cause ORDER BY d.at DESC, j.uid DESC) AS place
+                           {_DEAD} WHERE {condition}
+                         WINDOW cause AS (PARTITION BY d.fingerprint, l.task, d.reason))
+                   WHERE place = 1 ORDER BY count DESC, last_at DESC, sample DESC LIMIT {condition.place(limit)}"""
         rows = self._rows(sql, *condition.parameters)
         return [shapes.dead_letter_group(row, moment) for row in rows]
 
@@ -206,6 +263,7 @@ class Looking:
         return {
             "store": "sqlite",
             "version": sqlite3.sqlite_version,
+            "schema": one("SELECT max(number) FROM holdfast_migration"),
             "durable": True,
             "journal_mode": one("PRAGMA journal_mode"),
             "bytes": one("PRAGMA page_count") * one("PRAGMA page_size"),
@@ -218,7 +276,8 @@ _RULES = (
     ("was finished before it was started", "SELECT uid FROM holdfast_job WHERE finished_at < started_at"),
     ("was started before it was queued", "SELECT uid FROM holdfast_job WHERE started_at < queued_at"),
     ("has a dead letter but is not failed", "SELECT uid FROM holdfast_job JOIN holdfast_dead_letter ON job = id WHERE phase <> 4"),
-    ("shares its key with another running job", "SELECT uid FROM holdfast_job WHERE phase = 2 AND key IS NOT NULL GROUP BY key HAVING count(*) > 1"),
+    ("shares its key with more running jobs than may be",
+     "SELECT uid FROM holdfast_job WHERE phase = 2 AND key IS NOT NULL GROUP BY key HAVING count(*) > max(coalesce(key_slots, 1))"),
     ("is complete without the event of it", "SELECT uid FROM holdfast_job WHERE phase = 3 AND settle_event IS NULL"),
 )  # fmt: skip
 

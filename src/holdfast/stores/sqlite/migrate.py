@@ -22,6 +22,8 @@ def migrate(connection: sqlite3.Connection, path: str) -> list[str]:
         check(connection, path)
         if _version(connection) == MIGRATIONS[-1][0]:
             return done
+        # Some SQLite is built to enforce them: a table that is made anew would take along those that refer to it.
+        connection.execute("PRAGMA foreign_keys = OFF")
         for number, name, text in MIGRATIONS:
             connection.execute("BEGIN IMMEDIATE")
             try:

@@ -8,13 +8,14 @@ before the commit, so that they happen with the move or not at all.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.domain.job import JobId, Lease
 from holdfast.domain.moves import Kind
 from holdfast.engine.ports import Clock, Hook, Moved
-from holdfast.errors import StoreError, UnknownJob
+from holdfast.errors import UnknownJob
+from holdfast.stores.hooks import run_to_end
 from holdfast.stores.shapes import some, to_json
 from holdfast.stores.sqlfiles import load_sql
 from holdfast.stores.sqlite.lanes import LaneNumbers
@@ -67,7 +68,7 @@ class Move:
     def boot(self) -> str:
         return self._clock.boot_id()
 
-    def run(self, name: str, **parameters: Any) -> sqlite3.Cursor:
+    def run(self, name: str, /, **parameters: Any) -> sqlite3.Cursor:
         return self.connection.execute(SQL[name], parameters)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
@@ -123,12 +124,16 @@ class Move:
     def record_one(self, kind: Kind, lease: Lease, attempt: int, **meta: Any) -> None:
         self.record(self.next_seq(), kind, [(*lease, attempt, some(meta) or None)], job=lease.job_id)
 
+    def record_no_job(self, kind: Kind, meta: dict[str, Any]) -> None:
+        """An event of a lane, a dependency or a duty."""
+        self.record(self.next_seq(), kind, [("", 0, 0, some(meta))], job="")
+
     # -- hooks ------------------------------------------------------------------------------------------------------
     def tell_hooks(self) -> None:
         for kinds, hook in self._hooks:
             wanted = [moved for moved in self._told if moved.kind in kinds]
             if wanted:
-                _finish(hook(_HookTransaction(self.connection), wanted))
+                run_to_end(hook(_HookTransaction(self.connection), wanted))
 
 
 class _HookTransaction:
@@ -137,13 +142,3 @@ class _HookTransaction:
 
     async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, params).fetchall()
-
-
-def _finish(hook: Any) -> None:
-    """Run a hook to its end: in the writer's thread there is no event loop, and nothing it may wait for."""
-    run: Callable[[None], Any] = hook.__await__().send
-    try:
-        run(None)
-    except StopIteration:
-        return
-    raise StoreError("a hook on SQLite may await only transaction.execute(): it runs inside the commit")

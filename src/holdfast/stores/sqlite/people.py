@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import timedelta
 
-from holdfast.domain.job import JobId, Lane
+from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
 from holdfast.domain.rules import retry_refusal
 from holdfast.domain.verdict import RetryAfter
 from holdfast.errors import Conflict
-from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, stuck_failure
+from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, said, stuck_failure
 from holdfast.stores.sqlite.intake import promote, take_key, twin_of
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import CANCELLED, DEFERRED, FAILED, PROCESSING, STATES
@@ -24,7 +24,7 @@ def cancel(move: Move, job_id: JobId, by: str, reason: str) -> None:
         raise not_cancellable(job_id, STATES[job.phase])
     end_attempt(move, job, "cancelled", None)
     move.run("cancel", id=job.number, now=move.now)
-    move.record_one(Kind.cancelled, job.lease, job.attempt, by=by, reason=reason)
+    move.record_one(Kind.cancelled, job.lease, job.attempt, **said(by, reason))
 
 
 def retry(
@@ -32,8 +32,10 @@ def retry(
 ) -> int:
     promote(move, 1000)  # what is due is in line, whether or not a worker has looked
     job = move.find(job_id)
+    attempt = job.attempt
     if job.phase in (FAILED, CANCELLED):
         _new_generation(move, job, queue)
+        attempt = 0  # it begins anew
     elif job.phase == PROCESSING and (overran := ran_out(move).get(job.lease)) is not None:
         lost = stuck_failure(overran=overran)
         if job.attempt >= job.max_attempts:  # the last one: it ends here, and the retry begins anew
@@ -41,7 +43,7 @@ def retry(
             bury(move, job, lost, Kind.failed, crashes=None if overran else 1)
             return retry(move, job_id, by, kind, forget, queue)
         reclaim_one(move, job, RetryAfter(timedelta(), lost), None if overran else 1)
-        move.record_one(Kind.reclaimed, job.lease, job.attempt, by=by)
+        move.record_one(Kind.reclaimed, job.lease, attempt, error_code=lost.code, **said(by))
         move.connection.execute(
             "UPDATE holdfast_job AS job SET retry_type = 'MANUAL', manual_retries = manual_retries + 1 WHERE id = ?",
             (job.number,),
@@ -51,7 +53,7 @@ def retry(
     else:
         raise Conflict(retry_refusal(job_id, STATES[job.phase]))
     move.forget_steps(job.number, forget or ())
-    move.record_one(kind, job.lease, job.attempt, by=by)
+    move.record_one(kind, job.lease, attempt, **said(by))
     [(place,)] = move.run("position", id=job.number)
     return int(place)
 
@@ -64,8 +66,8 @@ def _new_generation(move: Move, job: Found, queue: str | None) -> None:
         take_key(move, job.dedupe, job.number)
     lane = job.lane
     if queue is not None:
-        task = move.lanes.by_number(move.connection)[lane].task
-        lane = move.lanes.number(move.connection, Lane(queue, task))
+        named = move.lanes.by_number(move.connection)[lane]
+        lane = move.lanes.number(move.connection, named._replace(queue=queue))
     move.connection.execute("DELETE FROM holdfast_dead_letter WHERE job = ?", (job.number,))
     move.run("retry", id=job.number, now=move.now, lane=lane)
 
@@ -74,4 +76,4 @@ def discard(move: Move, job_id: JobId, by: str, reason: str) -> None:
     job = move.find(job_id)
     if not move.connection.execute("DELETE FROM holdfast_dead_letter WHERE job = ?", (job.number,)).rowcount:
         raise no_dead_letter(job_id)
-    move.record_one(Kind.discarded, job.lease, job.attempt, by=by, reason=reason)
+    move.record_one(Kind.discarded, job.lease, job.attempt, **said(by, reason))

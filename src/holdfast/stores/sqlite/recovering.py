@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from holdfast.domain.job import Expired, JobId, Lease
@@ -11,19 +12,30 @@ from holdfast.domain.verdict import Bury, RetryAfter
 from holdfast.engine.ports import Reclaim, Retention
 from holdfast.stores.shapes import OVERRUN_MARGIN, to_json
 from holdfast.stores.sqlite.move import Found, Move
+from holdfast.stores.sqlite.phases import PROCESSING
 from holdfast.stores.sqlite.settling import bury, end_attempt, reclaim_one, time_out_one
 from holdfast.stores.sqlite.times import span
 
 #: Where a purged job leaves nothing behind: the table, and its column for the job.
 _PLACES = (
-    ("holdfast_attempt", "job"), ("holdfast_step", "job"), ("holdfast_late_result", "job"), ("holdfast_dedupe", "job"),
+    ("holdfast_attempt", "job"), ("holdfast_attempt_log", "job"), ("holdfast_step", "job"), ("holdfast_late_result", "job"), ("holdfast_dedupe", "job"),
     ("holdfast_job", "id"),
 )  # fmt: skip
 
 
 # -- leases ---------------------------------------------------------------------------------------------------------------
 def expired(move: Move, limit: int) -> list[Expired]:
-    rows = _expired_rows(move, limit)
+    return _as_expired(move, _expired_rows(move, limit))
+
+
+def stuck(move: Move, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
+    told = to_json({task: span(most) for task, most in limits.items()})
+    return _as_expired(
+        move, move.run("stuck", limits=told, boot=move.boot, mono=move.mono, limit=limit).fetchall()
+    )
+
+
+def _as_expired(move: Move, rows: Sequence[tuple[Any, ...]]) -> list[Expired]:
     lanes = move.lanes.by_number(move.connection)
     return [
         Expired(Lease(uid, epoch), lanes[lane], attempt, most, crashes, max_crashes, worker, bool(overran))
@@ -42,10 +54,13 @@ def _expired_rows(move: Move, limit: int) -> list[tuple[Any, ...]]:
     ).fetchall()
 
 
-def reclaim(move: Move, reclaims: Sequence[Reclaim]) -> int:
-    """Guarded twice: the lease must still be the current one, and must still have run out."""
-    overran = ran_out(move)
-    due = {r.lease: r for r in reclaims if overran.get(r.lease) is (not r.crashed)}.values()
+def reclaim(move: Move, reclaims: Sequence[Reclaim], stuck: bool = False) -> int:
+    """Guarded twice: the lease must still be the current one, and must still have run out, unless it is *stuck*."""
+    if stuck:
+        due = {r.lease: r for r in reclaims if _holds(move, r.lease)}.values()
+    else:
+        overran = ran_out(move)
+        due = {r.lease: r for r in reclaims if overran.get(r.lease) is (not r.crashed)}.values()
     for lease, verdict, crashed in due:
         job, crashes = move.find(lease.job_id), 1 if crashed else None
         match verdict:
@@ -58,6 +73,11 @@ def reclaim(move: Move, reclaims: Sequence[Reclaim]) -> int:
             case _:
                 raise AssertionError(f"a reclaim ends in line or in the grave, not as {verdict}")
     return len(due)
+
+
+def _holds(move: Move, lease: Lease) -> bool:
+    job = move.look(lease.job_id)
+    return job is not None and job.phase == PROCESSING and job.epoch == lease.epoch
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------------

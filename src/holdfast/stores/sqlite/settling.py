@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.domain.job import Lease, Settlement
 from holdfast.domain.moves import Kind
@@ -20,6 +20,9 @@ from holdfast.stores.shapes import MILLISECOND, by_kind, failure_json, meta_of, 
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import COMPLETE, PROCESSING
 from holdfast.stores.sqlite.times import span
+
+#: [uid, epoch, place of its failure, delay]
+Line = tuple[Any, ...]
 
 
 def settle(move: Move, settlements: Sequence[Settlement]) -> list[Answer]:
@@ -56,8 +59,9 @@ def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answe
     for kind, group in by_kind(settlements).items():
         seq = move.next_seq()
         told = Told(move.now)
-        lines = [way_back(told, s.lease, s.verdict, outcome_of(s.verdict), None) for s in group]
-        matched = _into_line(move, lines, told, seq, any_deadline=False)
+        lines = [told.line(s.lease, s.verdict) for s in group]
+        way = way_back(group[0].verdict, outcome_of(group[0].verdict), None)
+        matched = _into_line(move, way, lines, told, seq, any_deadline=False)
         marked = (
             "SELECT j.uid, a.epoch FROM holdfast_job j JOIN holdfast_attempt a ON a.job = j.id"
             " WHERE j.uid IN (SELECT value FROM json_each(?)) AND a.settle_event = ?"
@@ -79,17 +83,33 @@ def _matched(
     return [s for s in settlements if s.lease in leases]
 
 
+class Way(NamedTuple):
+    """How the jobs of one batch go back into line: the same for all of them."""
+
+    outcome: str
+    back: int  #: attempts given back
+    crashes: int | None  #: to add; None: back to 0
+
+
+def way_back(verdict: Verdict, outcome: str, crashes: int | None) -> Way:
+    match verdict:
+        case RetryAfter():
+            return Way(outcome, 0, crashes)
+        case Release():
+            return Way(outcome, 1, 0)
+    raise AssertionError(f"not a way back into line: {verdict}")
+
+
 def _into_line(
-    move: Move, lines: Sequence[tuple[Any, ...]], told: Told, seq: int | None, *, any_deadline: bool
+    move: Move, way: Way, lines: Sequence[Line], told: Told, seq: int | None, *, any_deadline: bool
 ) -> int:
-    """Processing → queued for these lines of `way_back`, as far as their leases hold; how many."""
-    settled, now = to_json(lines), move.now
-    failures = to_json(told.failures)
+    """Processing → queued for these lines of `told`, as far as their leases hold; how many."""
+    given = {"settled": to_json(lines), "now": move.now, "any_deadline": any_deadline}
     ended = move.run(
-        "end_attempt", settled=settled, failures=failures, now=now, seq=seq, any_deadline=any_deadline
+        "end_attempt", outcome=way.outcome, failures=to_json(told.failures), seq=seq, **given
     ).rowcount
     if ended:
-        move.run("requeue", settled=settled, told=to_json(told.briefly), now=now, any_deadline=any_deadline)
+        move.run("requeue", back=way.back, crashes=way.crashes, told=to_json(told.briefly), **given)
     return ended
 
 
@@ -101,7 +121,16 @@ class Told:
         self._places: dict[int, int] = {}
         self._kept: list[Failure] = []  # so that no other failure gets the same id()
         self.failures: list[str] = []
-        self.briefly: list[str] = []  #: as the job's own row keeps it
+        self.briefly: list[str] = []  #: as the job's own row keeps it, up to the attempt
+
+    def line(self, lease: Lease, verdict: Verdict) -> Line:
+        """The item of this job for `end_attempt` and `requeue`."""
+        match verdict:
+            case RetryAfter(delay, failure):
+                return (*lease, self.place(failure), span(delay))
+            case Release(delay):
+                return (*lease, None, span(delay))
+        raise AssertionError(f"not a way back into line: {verdict}")
 
     def place(self, failure: Failure) -> int:
         place = self._places.get(id(failure))
@@ -109,20 +138,9 @@ class Told:
             place = self._places[id(failure)] = len(self._kept)
             self._kept.append(failure)
             self.failures.append(failure_json(failure))
-            self.briefly.append(to_json({"code": failure.code, "message": failure.message, "at": self._now}))
+            brief = to_json({"code": failure.code, "message": failure.message, "at": self._now})
+            self.briefly.append(brief.removesuffix("}") + ',"attempt":')
         return place
-
-
-def way_back(
-    told: Told, lease: Lease, verdict: Verdict, outcome: str, crashes: int | None
-) -> tuple[Any, ...]:
-    """One line for `end_attempt` and `requeue`."""
-    match verdict:
-        case RetryAfter(delay, failure):
-            return (*lease, outcome, told.place(failure), span(delay), 0, crashes)
-        case Release(delay):
-            return (*lease, outcome, None, span(delay), 1, 0)
-    raise AssertionError(f"not a way back into line: {verdict}")
 
 
 # -- one by one ---------------------------------------------------------------------------------------------------------
@@ -150,8 +168,8 @@ def _settle_one(move: Move, settlement: Settlement) -> Answer:
 def reclaim_one(move: Move, job: Found, verdict: RetryAfter, crashes: int | None) -> None:
     """Take the job from its holder and put it back into line, whatever its deadline."""
     told = Told(move.now)
-    lines = [way_back(told, job.lease, verdict, "reclaimed", crashes)]
-    _into_line(move, lines, told, None, any_deadline=True)
+    way = way_back(verdict, "reclaimed", crashes)
+    _into_line(move, way, [told.line(job.lease, verdict)], told, None, any_deadline=True)
 
 
 def time_out_one(move: Move, job: Found) -> None:
@@ -163,10 +181,15 @@ def time_out_one(move: Move, job: Found) -> None:
 def end_attempt(move: Move, job: Found, outcome: str, failure: Failure | None) -> None:
     """Write down the attempt that ends, if one is under way, whatever its deadline."""
     told = Told(move.now)
-    line = (*job.lease, outcome, told.place(failure) if failure else None)
-    failures = to_json(told.failures)
+    line = (*job.lease, told.place(failure) if failure else None)
     move.run(
-        "end_attempt", settled=to_json([line]), failures=failures, now=move.now, seq=None, any_deadline=True
+        "end_attempt",
+        settled=to_json([line]),
+        outcome=outcome,
+        failures=to_json(told.failures),
+        now=move.now,
+        seq=None,
+        any_deadline=True,
     )
 
 
@@ -243,7 +266,9 @@ def _keep_late(move: Move, job: Found, lease: Lease, attempt: int, reason: str, 
 
 # -- under a lease, while it holds ------------------------------------------------------------------------------------------
 def complete_in(move: Move, lease: Lease, result: str | None, duration: timedelta) -> None:
-    if not _complete(move, [Settlement(lease, Complete(result), duration=duration)]):
+    job = move.look(lease.job_id)
+    attempt = job.attempt if job is not None else 0  # for the event: the caller knows only its lease
+    if not _complete(move, [Settlement(lease, Complete(result), attempt, duration)]):
         raise LeaseLost(*lease)
 
 

@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from holdfast.domain.job import Claimed, Enqueued, Expired, JobId, Lane, Lease, NewJob, Session, Settlement
+from holdfast.domain.breaker import Breaker
+from holdfast.domain.job import (
+    Artefact,
+    Claimed,
+    Enqueued,
+    Expired,
+    JobId,
+    Lane,
+    Lease,
+    NewJob,
+    Session,
+    Settlement,
+)
+from holdfast.domain.lanes import Cause, Dependency, Held, Scope
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Failure
+from holdfast.engine.lanestore import Cap, Charge, Outlook, Refusal, Report, Tick
 from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Threads
 from holdfast.errors import LeaseLost, StoreError
-from holdfast.stores.sqlite import claims, intake, people, recovering, sessions, settling
+from holdfast.stores.sqlite import (
+    claims,
+    dependencies,
+    fairness,
+    holding,
+    intake,
+    kept,
+    limits,
+    people,
+    recovering,
+    schedules,
+    sessions,
+    settling,
+)
 from holdfast.stores.sqlite.bell import Bell
 from holdfast.stores.sqlite.connection import connect, translate
 from holdfast.stores.sqlite.heart import SqliteHeart
@@ -34,6 +61,7 @@ class SqliteStore(Looking):
         self.hooks: list[tuple[frozenset[Kind], Hook]] = []
         self._threads = threads
         self._lanes = LaneNumbers()
+        self._rota = claims.Rota()
         self._writer: Writer | None = None
         self._bell: Bell | None = None
 
@@ -56,6 +84,9 @@ class SqliteStore(Looking):
         self._writer = Writer(connection, self.path, self._threads)
 
     async def close(self) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
         writer, bell = self._writer, self._bell
         self._writer = self._bell = None
         if writer is not None and bell is not None:
@@ -135,8 +166,10 @@ class SqliteStore(Looking):
         return await self._write_work(lambda move: intake.promote(move, limit))
 
     # -- working ----------------------------------------------------------------------------------------------------
-    async def open_session(self, worker: str, ttl: timedelta) -> Session:
-        return await self._write(lambda move: sessions.open_session(move, worker, ttl))
+    async def open_session(
+        self, worker: str, ttl: timedelta, queues: Collection[str] | None = None
+    ) -> Session:
+        return await self._write(lambda move: sessions.open_session(move, worker, ttl, queues))
 
     async def extend(self, session: Session) -> bool:
         return await self._write(lambda move: sessions.extend(move, session))
@@ -147,16 +180,35 @@ class SqliteStore(Looking):
     async def held(self, session: Session) -> set[Lease]:
         return self._peek(lambda move: sessions.held(move, session))
 
-    async def claim(self, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
-        if not self._has_work(lanes):
+    async def claim(
+        self,
+        session: Session,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        caps: Sequence[Cap] = (),
+        trial: bool = False,
+    ) -> list[Claimed]:
+        if not self._listen(lambda bell: bell.has_work(lanes)):
             return []
-        claimed = await self._write(lambda move: claims.claim(move, session, lanes, limit))
+        claimed = await self._write(
+            lambda move: claims.claim(move, self._rota, session, lanes, limit, caps, trial)
+        )
         if claimed and self._bell is not None:
             self._bell.stay_quick()
+        elif not claimed:
+            self._listen(lambda bell: bell.was_in_vain(lanes))
         return claimed
 
+    def share(self, priorities: Mapping[str, int]) -> None:
+        self._rota.levels.weights = dict(priorities)
+
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
-        return await self._write_work(lambda move: settling.settle(move, settlements))
+        def settle(move: Move) -> list[Answer]:
+            kept.keep_logs(move, settlements)
+            return settling.settle(move, settlements)
+
+        return await self._write_work(settle)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[sqlite3.Connection]:
@@ -186,12 +238,18 @@ class SqliteStore(Looking):
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
         await self._write_fenced(lease, lambda move: settling.record_progress(move, lease, percent, message))
 
+    async def record_artefact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
+        await self._write_fenced(lease, lambda move: kept.record_artefact(move, lease, reference, name, size))
+
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:
         return self._peek(lambda move: recovering.expired(move, limit))
 
-    async def reclaim(self, reclaims: Sequence[Reclaim]) -> int:
-        return await self._write_work(lambda move: recovering.reclaim(move, reclaims))
+    async def stuck(self, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
+        return self._peek(lambda move: recovering.stuck(move, limits, limit))
+
+    async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
+        return await self._write_work(lambda move: recovering.reclaim(move, reclaims, stuck))
 
     async def time_out(self, limit: int) -> list[JobId]:
         if not self._peek(lambda move: any(recovering.overdue(move, 1))):
@@ -200,6 +258,12 @@ class SqliteStore(Looking):
 
     async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
         return await self._write(lambda move: recovering.purge(move, task, keep, limit))
+
+    async def artefacts_due(self, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
+        return self._peek(lambda move: kept.artefacts_due(move, task, keep, limit))
+
+    async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
+        await self._write(lambda move: kept.forget_artefacts(move, artefacts))
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(self, job_id: JobId, by: str, reason: str) -> None:
@@ -219,15 +283,67 @@ class SqliteStore(Looking):
     async def discard(self, job_id: JobId, by: str, reason: str) -> None:
         await self._write(lambda move: people.discard(move, job_id, by, reason))
 
+    # -- lanes ------------------------------------------------------------------------------------------------------
+    async def now(self) -> datetime:
+        return self._clock.now()
+
+    async def hold(self, scope: Scope, cause: Cause, *, span: timedelta | None, reason: str, by: str) -> None:
+        await self._write(lambda move: holding.hold(move, scope, cause, span, reason, by))
+
+    async def resume(self, scope: Scope, cause: Cause, *, by: str) -> bool:
+        return await self._write_work(lambda move: holding.resume(move, scope, cause, by))
+
+    async def holds(self) -> list[Held]:
+        return self._peek(holding.holds)
+
+    async def report(self, session: Session, reports: Sequence[Report]) -> list[Outlook]:
+        if self._peek(lambda move: dependencies.is_news(move, session, reports)):
+            return await self._write(lambda move: dependencies.report(move, session, reports))
+        return self._peek(lambda move: dependencies.outlooks_of(move, reports))
+
+    async def outlooks(self) -> list[Outlook]:
+        return self._peek(dependencies.outlooks)
+
+    async def swap_breaker(
+        self,
+        dependency: Dependency,
+        breaker: Breaker,
+        *,
+        holds: bool,
+        kind: Kind | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> bool:
+        return await self._write_work(
+            lambda move: dependencies.swap_breaker(move, dependency, breaker, holds, kind, meta)
+        )
+
+    async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[Refusal | None]:
+        return await self._write(lambda move: limits.charge(move, charges))
+
+    async def usage(self, scope: str) -> dict[str, int]:
+        return self._peek(lambda move: limits.usage(move, scope))
+
+    async def weigh(self, weights: Mapping[str, float]) -> None:
+        await self._write(lambda move: fairness.weigh(move, weights))
+
+    async def ticks(self) -> list[Tick]:
+        return self._peek(schedules.ticks)
+
+    async def tick(self, name: str, *, before: datetime | None, last: datetime, due: datetime) -> bool:
+        return await self._write(lambda move: schedules.tick(move, name, before, last, due))
+
+    async def forget_schedule(self, name: str) -> bool:
+        return await self._write(lambda move: schedules.forget_schedule(move, name))
+
     # -- waking -----------------------------------------------------------------------------------------------------
-    def _has_work(self, lanes: Sequence[Lane]) -> bool:
+    def _listen(self, question: Callable[[Bell], T]) -> T:
         try:
-            return self._open_bell().has_work(lanes)
+            return question(self._open_bell())
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
 
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:
-        await self._open_bell().wait(lambda: self._has_work(lanes), timeout)
+        await self._open_bell().wait(lambda: self._listen(lambda bell: bell.calls(lanes)), timeout)
 
     async def wait_for_end(self, job_id: JobId, timeout: float) -> None:
         await self._open_bell().wait(lambda: self._has_ended(job_id), timeout)

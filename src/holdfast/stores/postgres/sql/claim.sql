@@ -1,19 +1,22 @@
 -- claim: queued → processing. The epoch is the fence; attempt cannot be: it goes back down when a job is released.
 -- One probe per (lane, prio) in the order of preference; the lateral scans stop as soon as the outer LIMIT is full.
 -- The equality on lane and prio makes (ord, id) > cursor an index boundary: dead rows before it are never visited.
--- $1 session, $2 lanes, $3 prios, $4 cursor ords, $5 cursor ids, $6 limit
+-- Held lanes are left out. Most days nothing is held: then that costs a look at two tables.
+-- $1 session, $2 lanes, $3 prios, $4 cursor ords, $5 cursor ids, $6 ends of the lines, $7 limit, $8 trial: breakers are passed
 WITH s AS MATERIALIZED (
     SELECT id FROM holdfast.session WHERE id = $1::bigint AND expires_at > holdfast.clock()
 ), pick AS MATERIALIZED (
     SELECT r.t
-      FROM s, unnest($2::int[], $3::smallint[], $4::bigint[], $5::uuid[]) AS p(lane, prio, c_ord, c_id)
+      FROM s, unnest($2::int[], $3::smallint[], $4::bigint[], $5::uuid[], $6::bigint[]) AS p(lane, prio, c_ord, c_id, c_end)
      CROSS JOIN LATERAL (
         SELECT x.ctid AS t FROM holdfast.ready x
-         WHERE x.lane = p.lane AND x.prio = p.prio AND (x.ord, x.id) > (p.c_ord, p.c_id)
-         ORDER BY x.ord, x.id LIMIT $6::int
+         WHERE x.lane = p.lane AND x.prio = p.prio AND (x.ord, x.id) > (p.c_ord, p.c_id) AND x.ord < p.c_end
+         ORDER BY x.ord, x.id LIMIT $7::int
            FOR UPDATE SKIP LOCKED
      ) r
-     LIMIT $6::int
+     WHERE p.lane <> ALL ((SELECT CASE WHEN EXISTS (SELECT FROM holdfast.hold) OR EXISTS (SELECT FROM holdfast.breaker WHERE holding)
+                                       THEN holdfast.held_lanes($2::int[], $8::boolean) ELSE '{}' END)::int[])
+     LIMIT $7::int
 ), q AS MATERIALIZED (
     -- Only when something was picked: an empty poll must not write.
     SELECT holdfast.event_number() AS seq, holdfast.clock() AS at FROM (SELECT 1 FROM pick LIMIT 1) one
@@ -22,26 +25,26 @@ WITH s AS MATERIALIZED (
     DELETE FROM holdfast.ready WHERE ctid = ANY (ARRAY(SELECT t FROM pick))
     RETURNING ord, id, lane, prio, attempt, crashes, generation, run_at, deadline_at, key
 ), j AS MATERIALIZED (
-    -- OFFSET 0 keeps the planner from turning this into a hash join over job.
-    SELECT t.*, w.payload, w.max_attempts, w.owner, w.timeout, w.start_within, w.version, w.trace, w.created_at
+    -- OFFSET 0 keeps the planner from turning this into a hash join over job. The epoch is drawn here, once a job, so that
+    -- nothing below has to be joined again.
+    SELECT t.*, nextval('holdfast.epoch') AS epoch, w.payload, w.max_attempts, w.owner, w.timeout, w.start_within, w.version, w.trace, w.created_at
       FROM taken t
      CROSS JOIN LATERAL (SELECT payload, max_attempts, owner, timeout, start_within, version, trace, created_at
                            FROM holdfast.job WHERE id = t.id OFFSET 0) w
 ), l AS (
     INSERT INTO holdfast.lease (job_id, epoch, session_id, claim_seq, claimed_at, lane, prio, attempt, crashes, generation, run_at,
                                 run_until, deadline_at, key)
-    SELECT j.id, nextval('holdfast.epoch'), $1::bigint, q.seq, q.at, j.lane, j.prio, j.attempt + 1, j.crashes, j.generation, j.run_at,
+    SELECT j.id, j.epoch, $1::bigint, q.seq, q.at, j.lane, j.prio, j.attempt + 1, j.crashes, j.generation, j.run_at,
            q.at + j.timeout, j.deadline_at, j.key
       FROM j, q
-    RETURNING job_id, epoch, attempt
 ), e AS (
     INSERT INTO holdfast.event (seq, at, session_id, kind, job_ids, epochs, attempts)
     SELECT q.seq, q.at, $1::bigint, 2, a.ids, a.epochs, a.attempts
-      FROM q, (SELECT array_agg(job_id) AS ids, array_agg(epoch) AS epochs, array_agg(attempt) AS attempts FROM l) a
+      FROM q, (SELECT array_agg(id) AS ids, array_agg(epoch) AS epochs, array_agg((attempt + 1)::smallint) AS attempts FROM j) a
 )
-SELECT l.job_id, l.epoch, j.lane, j.payload, l.attempt, j.max_attempts, j.crashes, j.generation, j.owner, j.key, j.timeout,
+SELECT j.id AS job_id, j.epoch, j.lane, j.payload, j.attempt + 1 AS attempt, j.max_attempts, j.crashes, j.generation, j.owner, j.key, j.timeout,
        j.deadline_at - q.at AS until_deadline,
        q.at - coalesce((SELECT queued_at FROM holdfast.life WHERE job_id = j.id AND j.generation > 1), j.created_at) AS waited,
        j.start_within, j.version, j.trace, j.prio, j.ord
-  FROM q, l JOIN j ON j.id = l.job_id
+  FROM q, j
  ORDER BY j.prio, j.ord, j.id

@@ -1,6 +1,7 @@
 -- enqueue for everything but the plain first send: ids that may be known already, jobs due later, jobs with a key.
 -- Inserts what is missing and records no second event for what is there. Returns the ids that were new.
--- $1 … $17 as enqueue.sql; $18 delay, $19 run_at: where the job is due later; a job with a key waits for its turn.
+-- $1 … $17 as enqueue.sql; $18 delay, $19 run_at: where the job is due later; a job with a key waits for its turn, and
+-- $20 so many of that key may go at a time (null: one).
 WITH q AS MATERIALIZED (
     SELECT n.seq, n.at, holdfast.place(n.at) AS ord, coalesce($17::timestamptz, n.at + $13::interval) AS deadline_at,
            CASE WHEN coalesce($19::timestamptz, n.at + $18::interval) > n.at THEN coalesce($19::timestamptz, n.at + $18::interval)
@@ -8,9 +9,9 @@ WITH q AS MATERIALIZED (
       FROM (SELECT holdfast.event_number() AS seq, holdfast.clock() AS at OFFSET 0) n
 ), j AS (
     INSERT INTO holdfast.job (id, created_at, queued_seq, lane, prio, max_attempts, max_crashes, version, payload, owner, key, tags,
-                              trace, timeout, sla, start_within, dedupe, dedupe_for, deadline_at)
+                              trace, timeout, sla, start_within, dedupe, dedupe_for, deadline_at, key_slots)
     SELECT u.id, q.at, q.seq, $3::int, $4::smallint, $5::smallint, $6::smallint, $7::smallint, u.payload, $8::text, $9::text,
-           $10::text[], $11::text, $12::interval, $13::interval, $14::interval, $15::bytea, $16::interval, q.deadline_at
+           $10::text[], $11::text, $12::interval, $13::interval, $14::interval, $15::bytea, $16::interval, q.deadline_at, $20::smallint
       FROM q, unnest($1::uuid[], $2::text[]) AS u(id, payload)
         ON CONFLICT (id) DO NOTHING
     RETURNING id

@@ -1,6 +1,10 @@
--- Deferred jobs that are due step into line, behind who is there. Those with a key wait for `grant`. $1 limit
-WITH p AS MATERIALIZED (
-    SELECT ctid AS t FROM holdfast.deferred WHERE run_at <= holdfast.clock() AND key IS NULL
+-- Deferred jobs that are due step into line, behind who is there. Those with a key wait for `grant`. A hold of the duty
+-- `delayed` keeps all of them out, one of `retries` those that were tried before. $1 limit
+WITH h AS MATERIALIZED (
+    SELECT CASE WHEN holdfast.paused('delayed') THEN '-infinity' ELSE holdfast.clock() END AS due, holdfast.paused('retries') AS no_retries
+), p AS MATERIALIZED (
+    SELECT ctid AS t FROM holdfast.deferred
+     WHERE run_at <= (SELECT due FROM h) AND key IS NULL AND (attempt = 0 OR NOT (SELECT no_retries FROM h))
      ORDER BY run_at, id LIMIT $1::int FOR UPDATE SKIP LOCKED
 ), q AS MATERIALIZED (
     SELECT holdfast.place(holdfast.clock()) AS ord

@@ -12,3 +12,4 @@ WITH q AS MATERIALIZED (
 )
 INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas)
 SELECT q.seq, q.at, 13, ARRAY[j.id], ARRAY[0::bigint], ARRAY[0::smallint], ARRAY[$7::jsonb] FROM j, q
+RETURNING seq

@@ -23,8 +23,8 @@ WITH d AS (
     SELECT q.ord, x.job_id, x.lane, x.prio, x.attempt_now, x.crashes_now, x.generation, q.at, x.deadline_at, x.key
       FROM x, q WHERE x.delay <= '0' AND x.key IS NULL
 ), f AS (
-    INSERT INTO holdfast.deferred (run_at, id, lane, prio, attempt, crashes, generation, deadline_at, key)
-    SELECT q.at + x.delay, x.job_id, x.lane, x.prio, x.attempt_now, x.crashes_now, x.generation, x.deadline_at, x.key
+    INSERT INTO holdfast.deferred (run_at, id, lane, prio, attempt, crashes, generation, deadline_at, key, at_once)
+    SELECT q.at + x.delay, x.job_id, x.lane, x.prio, x.attempt_now, x.crashes_now, x.generation, x.deadline_at, x.key, x.delay <= '0'
       FROM x, q WHERE x.delay > '0' OR x.key IS NOT NULL
 ), e AS (
     INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas)
@@ -32,4 +32,4 @@ WITH d AS (
       FROM q, (SELECT array_agg(job_id) AS ids, array_agg(epoch) AS epochs, array_agg(attempt) AS attempts,
                       array_agg(meta) AS metas FROM x) g
 )
-SELECT job_id, epoch, key FROM x
+SELECT job_id, epoch, key, attempt FROM x

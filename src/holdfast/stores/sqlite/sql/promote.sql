@@ -1,3 +1,14 @@
--- Deferred jobs that are due step into line, at the place their time gives them.
+-- Deferred jobs that are due step into line, at the place their time gives them. A hold of the duty `delayed` keeps all of
+-- them out, one of `retries` those that were tried before.
 UPDATE holdfast_job SET phase = 0, ord = run_at
- WHERE id IN (SELECT id FROM holdfast_job WHERE phase = 1 AND run_at <= :now ORDER BY run_at LIMIT :limit)
+ WHERE id IN (SELECT id FROM (SELECT id FROM holdfast_job
+                               WHERE phase = 1 AND (attempt > 0) = 0
+                                 AND run_at <= CASE WHEN EXISTS (SELECT 1 FROM holdfast_hold WHERE kind = 'duty' AND name = 'delayed'
+                                                                    AND (until IS NULL OR until > :now)) THEN -1 ELSE :now END
+                               ORDER BY run_at LIMIT :limit)
+              UNION ALL
+              SELECT id FROM (SELECT id FROM holdfast_job
+                               WHERE phase = 1 AND (attempt > 0) = 1
+                                 AND run_at <= CASE WHEN EXISTS (SELECT 1 FROM holdfast_hold WHERE kind = 'duty' AND name IN ('delayed', 'retries')
+                                                                    AND (until IS NULL OR until > :now)) THEN -1 ELSE :now END
+                               ORDER BY run_at LIMIT :limit))

@@ -2,4 +2,5 @@
 SELECT j.id FROM holdfast_job j JOIN holdfast_lane l ON l.id = j.lane
  WHERE j.phase >= 3 AND j.finished_at <= :before AND (:task IS NULL OR l.task = :task)
    AND NOT EXISTS (SELECT 1 FROM holdfast_dead_letter d WHERE d.job = j.id)
+   AND NOT EXISTS (SELECT 1 FROM holdfast_artefact a WHERE a.job = j.id) -- they are deleted first
  LIMIT :limit

@@ -1,0 +1,74 @@
+"""`holdfast queues`: how queues stand; pause and resume them, and whatever else can be paused."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.holding import ByOption, ForOption, ReasonOption, held_by, held_view
+from holdfast.cli.holding import pause as pause_scope
+from holdfast.cli.holding import resume as resume_scope
+from holdfast.cli.opening import ask
+from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
+from holdfast.cli.views import print_json, view
+
+queues = typer.Typer(
+    help="How queues stand; pause and resume them, and tasks, lanes, dependencies and duties.",
+    **(PLAIN | {"no_args_is_help": False}),
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the queue, or of what --kind says.")]
+KindOption = Annotated[str, typer.Option("--kind", help="queue, task, lane, dependency, schedule or duty.")]
+
+
+@queues.callback(invoke_without_command=True)
+def overview(
+    context: typer.Context, app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False
+) -> None:
+    if context.invoked_subcommand is None:
+        list_(app, url, as_json)
+
+
+@queues.command("list")
+def list_(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False) -> None:
+    """Every queue that was ever used: what waits in it, who serves it, whether it is paused."""
+    found = ask(app, url, lambda app: app.queues())
+    if as_json:
+        print_json({"queues": [view(queue) | {"held": held_view(queue.held)} for queue in found]})
+        return
+    from holdfast.cli.tables import show_table
+
+    show_table(
+        ["queue", "waiting", "workers", "tasks", "held"],
+        [(q.name, f"{q.waiting:,}", q.workers, ", ".join(q.tasks), held_by(q.held)) for q in found],
+        empty="No queue was used yet.",
+    )
+
+
+@queues.command()
+def pause(
+    name: NameArgument,
+    app: AppOption = None,
+    url: UrlOption = None,
+    kind: KindOption = "queue",
+    duration: ForOption = None,
+    reason: ReasonOption = "",
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start nothing more of it, until it is resumed or for a time. What runs goes on; no job is touched."""
+    pause_scope(app, url, kind, name, duration=duration, reason=reason, by=by, as_json=as_json)
+
+
+@queues.command()
+def resume(
+    name: NameArgument,
+    app: AppOption = None,
+    url: UrlOption = None,
+    kind: KindOption = "queue",
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a pause."""
+    resume_scope(app, url, kind, name, by=by, as_json=as_json)

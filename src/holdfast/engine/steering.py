@@ -1,0 +1,94 @@
+"""Steering lanes: pause, resume, and how they stand. Mixed into the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState, forced
+from holdfast.domain.job import Lane
+from holdfast.domain.lanes import Cause, Dependency, Held, Scope, ScopeKind, known_scope
+from holdfast.domain.moves import Kind
+from holdfast.domain.near import near
+from holdfast.engine.admission import Admission
+from holdfast.engine.lanestore import Outlook
+from holdfast.engine.ports import Store
+from holdfast.errors import Conflict, UsageError
+
+#: The duties that can be paused by name. "delayed" holds all jobs that are due later, "retries" the automatic retries
+#: among them; "stuck" is the sweep for attempts that run too long, never the reclaim of lost leases.
+DUTIES = ("deadlines", "delayed", "retention", "retries", "schedules", "stuck")
+#: How often a breaker is changed anew when a worker was first.
+SWAPS = 5
+
+
+class Steering:
+    store: Store
+    admission: Admission
+
+    async def scope(self, kind: str, name: str) -> Scope:
+        """What people name, or `UsageError` with the names that are near."""
+        if kind not in tuple(ScopeKind):
+            raise UsageError(f"kind is {kind!r}; it is one of {', '.join(ScopeKind)}")
+        schedules = [tick.name for tick in await self.store.ticks()]
+        return known_scope(
+            ScopeKind(kind), name, await self.known_lanes(), schedules=schedules, duties=DUTIES
+        )
+
+    async def known_lanes(self) -> Sequence[Lane]:
+        return sorted(await self.store.lanes())
+
+    async def pause(self, kind: str, name: str, *, span: timedelta | None, reason: str, by: str) -> Scope:
+        scope = await self.scope(kind, name)
+        await self.store.hold(scope, Cause.PAUSE, span=span, reason=reason, by=by)
+        return scope
+
+    async def resume(self, kind: str, name: str, *, by: str) -> bool:
+        """End a pause; whether there was one."""
+        return await self.store.resume(await self.scope(kind, name), Cause.PAUSE, by=by)
+
+    async def holds(self) -> list[Held]:
+        return await self.store.holds()
+
+    async def breakers(self) -> list[Outlook]:
+        return await self.store.outlooks()
+
+    async def open_breaker(self, name: str, *, span: timedelta | None, reason: str, by: str) -> Breaker:
+        """Open the breaker of a dependency, for *span* (None: its cooldown); then trials begin. `Conflict` if it is open."""
+        return await self._force(name, BreakerState.OPEN, span, reason, by)
+
+    async def close_breaker(self, name: str, *, reason: str, by: str) -> Breaker:
+        """Close it, without trials; its workers begin at a low limit again. `Conflict` if it is closed."""
+        return await self._force(name, BreakerState.CLOSED, None, reason, by)
+
+    async def _force(
+        self, name: str, state: BreakerState, span: timedelta | None, reason: str, by: str
+    ) -> Breaker:
+        for _ in range(SWAPS):
+            outlooks = {outlook.dependency: outlook for outlook in await self.store.outlooks()}
+            dependency = await self._dependency(name, outlooks)
+            outlook = outlooks.get(dependency)
+            breaker, now = outlook.breaker if outlook else Breaker(), await self.store.now()
+            if breaker.state is state:
+                raise Conflict(f"the breaker of {dependency.label} is {state} already")
+            policy = self.admission.dependency(dependency.name).breaker or BreakerPolicy()
+            until = now + (policy.cooldown if span is None else span) if state is BreakerState.OPEN else None
+            changed = forced(breaker, now=now, open_until=until)
+            opens = state is BreakerState.OPEN
+            if await self.store.swap_breaker(
+                dependency,
+                changed,
+                holds=opens and policy.mode == "hold",
+                kind=Kind.breaker_opened if opens else Kind.breaker_closed,
+                meta={"by": by} | ({"reason": reason} if reason else {}),
+            ):
+                return changed
+        raise Conflict(f"the breaker of {name} is changed by its workers all the time; try again")
+
+    async def _dependency(self, name: str, known: Iterable[Dependency]) -> Dependency:
+        """The dependency, or the shard of one, that people name."""
+        lanes = [Dependency.of(lane) for lane in await self.known_lanes()]
+        found = {one.label: one for one in (*lanes, *known) if one is not None}
+        if name not in found:
+            raise UsageError(f"no dependency named {name!r}; {near(name, found)}")
+        return found[name]

@@ -1,0 +1,109 @@
+"""The part of the port that `holdfast.engine.lanestore` describes: holds, dependencies, limits, fair lines, schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import asyncpg
+
+from holdfast.domain.breaker import Breaker
+from holdfast.domain.job import Session
+from holdfast.domain.lanes import Cause, Dependency, Held, Scope
+from holdfast.domain.moves import Kind
+from holdfast.engine.lanestore import Charge, Outlook, Refusal, Report, Tick
+from holdfast.engine.ports import Clock
+from holdfast.stores.postgres import dependencies, fairness, holding, limits, schedules
+from holdfast.stores.postgres.fairness import Stager
+from holdfast.stores.postgres.lines import Lines
+from holdfast.stores.postgres.runner import UNDONE
+from holdfast.stores.postgres.writing import Writing
+
+#: How often what nobody needs any more is forgotten.
+_FORGET_EVERY = 300.0
+
+
+class Admission(Writing):
+    def __init__(self, lines: Lines, clock: Clock) -> None:
+        super().__init__(lines, clock)
+        self._stager = Stager(self._lanes, clock)
+        self._forget_at = 0.0
+
+    async def now(self) -> datetime:
+        now: datetime = await self._value("SELECT holdfast.clock()")
+        return now
+
+    # -- holding ----------------------------------------------------------------------------------------------------
+    async def hold(self, scope: Scope, cause: Cause, *, span: timedelta | None, reason: str, by: str) -> None:
+        token = await self._token() if cause is Cause.PAUSE else None
+        await self._write(
+            "people",
+            lambda move: holding.hold(move, scope, cause, span, reason, by, token),
+            atomic=token is not None,
+        )
+
+    async def resume(self, scope: Scope, cause: Cause, *, by: str) -> bool:
+        ended = await self._write("people", lambda move: holding.resume(move, scope, cause, by))
+        self._bell.ring()
+        return ended
+
+    async def holds(self) -> list[Held]:
+        return await self._look(holding.holds)
+
+    # -- dependencies -----------------------------------------------------------------------------------------------
+    async def report(self, session: Session, reports: Sequence[Report]) -> list[Outlook]:
+        return await self._runner.run("people", lambda db: dependencies.report(db, session, reports))
+
+    async def outlooks(self) -> list[Outlook]:
+        return await self._look(dependencies.outlooks)
+
+    async def swap_breaker(
+        self,
+        dependency: Dependency,
+        breaker: Breaker,
+        *,
+        holds: bool,
+        kind: Kind | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> bool:
+        swapped = await self._write(
+            "people",
+            lambda move: dependencies.swap_breaker(move, dependency, breaker, holds, kind, meta),
+            atomic=kind is not None,
+        )
+        if swapped and not holds:
+            self._bell.ring()
+        return swapped
+
+    # -- limits -----------------------------------------------------------------------------------------------------
+    async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[Refusal | None]:
+        return await self._runner.run("enqueue", lambda db: limits.charge(db, charges), again=UNDONE)
+
+    async def usage(self, scope: str) -> dict[str, int]:
+        return await self._look(lambda db: limits.usage(db, scope))
+
+    async def weigh(self, weights: Mapping[str, float]) -> None:
+        await self._runner.run("people", lambda db: fairness.weigh(db, weights))
+
+    # -- schedules --------------------------------------------------------------------------------------------------
+    async def ticks(self) -> list[Tick]:
+        return await self._look(schedules.ticks)
+
+    async def tick(self, name: str, *, before: datetime | None, last: datetime, due: datetime) -> bool:
+        return await self._runner.run("people", lambda db: schedules.tick(db, name, before, last, due))
+
+    async def forget_schedule(self, name: str) -> bool:
+        return await self._runner.run("people", lambda db: schedules.forget_schedule(db, name))
+
+    # -- keeping the house ------------------------------------------------------------------------------------------
+    async def _keep_lanes(self, connection: asyncpg.Connection[Any]) -> None:
+        """Place who entered fair lines by ways that place nobody; now and then forget what nobody needs."""
+        if await self._stager.all(connection):
+            self._bell.ring()
+        if self._clock.monotonic() >= self._forget_at:
+            self._forget_at = self._clock.monotonic() + _FORGET_EVERY
+            await fairness.forget_flows(connection)
+            await dependencies.forget_reports(connection)
+            await holding.forget_ended(connection)
+            await limits.forget_unused(connection)

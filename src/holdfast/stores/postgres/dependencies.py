@@ -1,0 +1,78 @@
+"""Dependencies: the breaker that all workers share, and what each of them reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from holdfast.domain.breaker import Breaker
+from holdfast.domain.job import Session
+from holdfast.domain.lanes import Dependency
+from holdfast.domain.moves import Kind
+from holdfast.engine.lanestore import REPORT_COUNTS_FOR, Outlook, Report
+from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.shapes import breaker_json, breaker_of
+
+#: How long the reports of workers that are gone are kept.
+_KEEP = timedelta(minutes=1)
+
+
+async def swap_breaker(
+    move: Move,
+    dependency: Dependency,
+    breaker: Breaker,
+    holds: bool,
+    kind: Kind | None,
+    meta: Mapping[str, Any] | None,
+) -> bool:
+    swapped = await move.run("swap_breaker", *dependency, breaker.version, holds, breaker_json(breaker))
+    if swapped and kind is not None:
+        await move.record_no_job(kind, {"dependency": dependency.label, **(meta or {})})
+    return bool(swapped)
+
+
+async def report(
+    connection: asyncpg.Connection[Any], session: Session, reports: Sequence[Report]
+) -> list[Outlook]:
+    if not reports:
+        return []
+    columns = zip(*((*one.dependency, *one[1:]) for one in reports), strict=True)
+    rows = await connection.fetch(SQL["report"], session.id, REPORT_COUNTS_FOR, *map(list, columns))
+    return [_outlook(row) for row in rows]
+
+
+async def outlooks(connection: asyncpg.Connection[Any]) -> list[Outlook]:
+    return [_outlook(row) for row in await connection.fetch(SQL["outlooks"], REPORT_COUNTS_FOR)]
+
+
+def _outlook(row: asyncpg.Record) -> Outlook:
+    return Outlook(
+        dependency=Dependency(row["dependency"], row["shard"]),
+        breaker=Breaker() if row["value"] is None else breaker_of(row["value"]),
+        votes=row["votes"],
+        callers=row["callers"],
+        limit=row["capacity"],
+        in_flight=row["in_flight"],
+        latency=row["latency"],
+        calls=row["calls"],
+        failures=row["failures"],
+        now=row["at"],
+    )
+
+
+async def leave(connection: asyncpg.Connection[Any], session: Session) -> None:
+    """This worker calls nobody any more."""
+    await connection.execute("DELETE FROM holdfast.report WHERE session_id = $1", session.id)
+
+
+async def forget_reports(connection: asyncpg.Connection[Any]) -> None:
+    """Those of workers that were lost."""
+    await connection.execute(
+        "DELETE FROM holdfast.report WHERE ctid = ANY (ARRAY("
+        "SELECT ctid FROM holdfast.report WHERE at < holdfast.clock() - $1::interval FOR UPDATE SKIP LOCKED))",
+        _KEEP,
+    )

@@ -1,0 +1,111 @@
+"""Fair lines: the owners of a lane are served in turn, because `ord` is a pass of `holdfast.domain.fairness`.
+
+Jobs enter a fair line unplaced, at their moment, in whoever's transaction: nothing that others need is locked there. A
+stager places them afterwards, in a transaction of its own: after our own enqueues, before claims, and as a duty. A claim sees
+only who is placed. The statement is `holdfast.stage` (migration 0004).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import asyncpg
+
+from holdfast.domain.fairness import LIGHTEST, STRIDE, UNPLACED, stride
+from holdfast.domain.job import Batch, Lane
+from holdfast.engine.ports import Clock
+from holdfast.stores.postgres.lanes import LaneNumbers
+from holdfast.stores.postgres.plans import SQL
+
+#: How many of a line are placed by one statement: it should take less than the cursors of fair lines stay behind (`claims`).
+BATCH = 1000
+#: A claimer places newcomers so often; in between it claims from those who are placed.
+_EVERY = 0.05
+#: Looking at who entered lately is cheap. A look at all that is unplaced finds as well who entered in a transaction that was
+#: open for longer; it is repeated after so many times its own duration, and not before a second has passed.
+_LATELY = 10_000_000
+_PATIENCE, _AT_LEAST = 20, 1.0
+#: How many batches one round of the duty places: other duties wait for it.
+_ROUNDS = 10
+
+
+async def weigh(connection: asyncpg.Connection[Any], weights: Mapping[str, float]) -> None:
+    for weight in weights.values():
+        stride(weight)  # refuses what is out of bounds
+    await connection.execute(
+        "INSERT INTO holdfast.owner_weight (owner, weight) SELECT * FROM unnest($1::text[], $2::float8[]) ORDER BY 1"
+        " ON CONFLICT (owner) DO UPDATE SET weight = excluded.weight",
+        list(weights),
+        [float(weight) for weight in weights.values()],
+    )
+
+
+class Stager:
+    """Places newcomers, for one process. Needs connections that are in no transaction."""
+
+    def __init__(self, lanes: LaneNumbers, clock: Clock) -> None:
+        self._lanes, self._clock = lanes, clock
+        self._lines: set[tuple[int, int]] = set()  #: (lane, prio) of fair lanes that had somebody
+        self._look_at = self._stage_at = 0.0
+
+    async def after_enqueue(self, connection: asyncpg.Connection[Any], batches: Iterable[Batch]) -> None:
+        """Place what we have just enqueued; whoever waits may be claimed as soon as we are done."""
+        fair = [batch for batch in batches if batch.spec.lane.fair]
+        lines = {
+            (await self._lanes.number(connection, batch.spec.lane), -batch.spec.priority) for batch in fair
+        }
+        self._lines |= lines
+        short = sum(map(len, fair)) <= _ROUNDS * BATCH
+        while await self._stage(connection, lines, lately=short) >= BATCH:
+            pass
+
+    async def before_claim(self, connection: asyncpg.Connection[Any], lanes: Collection[Lane]) -> None:
+        """Place newcomers of these lanes, unless that was done just now."""
+        if not any(lane.fair for lane in lanes):
+            return
+        now = self._clock.monotonic()
+        if now >= self._look_at:
+            await self.all(connection, rounds=1)
+        elif now >= self._stage_at:
+            await self._stage(connection, self._lines, lately=True)
+
+    async def after_nothing(self, connection: asyncpg.Connection[Any], lanes: Collection[Lane]) -> bool:
+        """A claim of these lanes found nobody: look for newcomers, however short the last look was ago; whether there were any."""
+        return any(lane.fair for lane in lanes) and await self.all(connection, rounds=1) > 0
+
+    async def all(self, connection: asyncpg.Connection[Any], rounds: int = _ROUNDS) -> int:
+        """Place everybody, in any fair lane; how many there were."""
+        began = self._clock.monotonic()
+        lines = {(lane, prio) for lane, prio in await connection.fetch(SQL["lines"])}
+        known = await self._lanes.by_number(connection, {lane for lane, _ in lines})
+        self._lines |= {line for line in lines if known[line[0]].fair}
+        staged, moved = 0, BATCH
+        while moved >= BATCH and rounds > 0:
+            moved = await self._stage(connection, self._lines, lately=False)
+            staged, rounds = staged + moved, rounds - 1
+        now = self._clock.monotonic()
+        self._look_at = now + max(_AT_LEAST, _PATIENCE * (now - began))
+        return staged
+
+    async def _stage(
+        self, connection: asyncpg.Connection[Any], lines: Collection[tuple[int, int]], *, lately: bool
+    ) -> int:
+        self._stage_at = self._clock.monotonic() + _EVERY
+        if not lines:
+            return 0
+        ordered = sorted(lines)
+        staged: int = await connection.fetchval(
+            SQL["stage"],
+            [lane for lane, _ in ordered],
+            [prio for _, prio in ordered],
+            _LATELY if lately else None,
+            BATCH,
+            UNPLACED,
+            STRIDE,
+        )
+        return staged
+
+
+async def forget_flows(connection: asyncpg.Connection[Any]) -> None:
+    await connection.execute(SQL["forget_flows"], stride(LIGHTEST), BATCH)

@@ -1,0 +1,115 @@
+"""How much at a time, how much in a time, how much a day: caps of claims, and charges.
+
+A capped claim is a transaction of its own: it locks as many slots as it may fill, claims so many jobs, and fills them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import asyncpg
+
+from holdfast.domain.job import Lease
+from holdfast.engine.lanestore import Cap, Charge, Refusal
+
+#: How long meters and days are kept that nobody used again.
+_KEEP = timedelta(days=62)
+
+
+# -- caps -----------------------------------------------------------------------------------------------------------------
+class Room(NamedTuple):
+    """What there is room for under some caps; the slots are locked until the transaction ends."""
+
+    most: int
+    slot_scopes: list[str]
+    slot_numbers: list[int]
+
+
+async def room(connection: asyncpg.Connection[Any], caps: Sequence[Cap], limit: int) -> Room:
+    """How many of *limit* may be claimed. Raises `LockNotAvailableError` when somebody else is at it for too long."""
+    ordered = sorted(caps)  # so that two claims with the same caps cannot wait for each other
+    row = await connection.fetchrow(
+        "SELECT room, slot_scopes, slot_numbers FROM holdfast.room($1, $2, $3, $4, $5)",
+        [cap.scope for cap in ordered],
+        [cap.concurrency for cap in ordered],
+        [cap.rate for cap in ordered],
+        [cap.per for cap in ordered],
+        limit,
+    )
+    assert row is not None
+    return Room(*row)
+
+
+async def occupy(
+    connection: asyncpg.Connection[Any], caps: Sequence[Cap], taken: Room, leases: Sequence[Lease]
+) -> None:
+    """These jobs were claimed under the caps."""
+    rated = [cap for cap in caps if cap.rate is not None]
+    await connection.execute(
+        "SELECT holdfast.occupy($1, $2, $3, $4, $5, $6, $7)",
+        taken.slot_scopes,
+        taken.slot_numbers,
+        [lease.job_id for lease in leases],
+        [lease.epoch for lease in leases],
+        [cap.scope for cap in rated],
+        [cap.rate for cap in rated],
+        [cap.per for cap in rated],
+    )
+
+
+# -- charges --------------------------------------------------------------------------------------------------------------
+async def charge(
+    connection: asyncpg.Connection[Any], groups: Sequence[Sequence[Charge]]
+) -> list[Refusal | None]:
+    charges = [(number, one) for number, group in enumerate(groups) for one in group]
+    keys = sorted({(one.scope, one.period) for _, one in charges})
+    places = {key: place for place, key in enumerate(keys, 1)}
+    longest: dict[tuple[str, str], float] = {}
+    for _, one in charges:
+        key = one.scope, one.period
+        longest[key] = max(longest.get(key, 0.0), one.per.total_seconds())
+    measures = [_measure(one) for _, one in charges]
+    rows = await connection.fetch(
+        "SELECT place, level, wait FROM holdfast.charge($1, $2, $3, $4, $5, $6, $7)",
+        [scope for scope, _ in keys],
+        [period for _, period in keys],
+        [longest[key] for key in keys],
+        [number for number, _ in charges],
+        [places[one.scope, one.period] for _, one in charges],
+        [cost for cost, _ in measures],
+        [capacity for _, capacity in measures],
+    )
+    answers: list[Refusal | None] = [None] * len(groups)
+    for place, level, wait in rows:
+        number, one = charges[place - 1]
+        used = one.limit if one.period == "rate" else round(level)
+        answers[number] = Refusal(one, used, timedelta(seconds=wait))
+    return answers
+
+
+def _measure(one: Charge) -> tuple[float, float]:
+    """(cost, capacity): seconds of an even flow where it is a rate, else what is counted."""
+    if one.period != "rate":
+        return one.amount, one.limit
+    per = one.per.total_seconds()
+    return one.amount * per / one.limit, per
+
+
+async def usage(connection: asyncpg.Connection[Any], scope: str) -> dict[str, int]:
+    rows = await connection.fetch(
+        "SELECT period, used FROM holdfast.usage"
+        " WHERE scope = $1 AND used > 0 AND begins >= holdfast.period_begins(period, holdfast.clock())",
+        scope,
+    )
+    return {row["period"]: row["used"] for row in rows}
+
+
+async def forget_unused(connection: asyncpg.Connection[Any]) -> None:
+    for table, moment in (("usage", "begins"), ("meter", "tat")):
+        await connection.execute(
+            f"DELETE FROM holdfast.{table} WHERE ctid = ANY (ARRAY("
+            f"SELECT ctid FROM holdfast.{table} WHERE {moment} < holdfast.clock() - $1::interval FOR UPDATE SKIP LOCKED))",
+            _KEEP,
+        )

@@ -1,0 +1,11 @@
+-- Attempts that run on for too long: their leases hold, but they began longer ago than their task is allowed.
+-- $1 tasks, $2 how long an attempt of each may take, $3 limit
+SELECT l.job_id, l.epoch, l.lane, l.attempt, j.max_attempts, l.crashes, j.max_crashes, s.worker, false AS overran
+  FROM unnest($1::text[], $2::interval[]) AS m(task, most)
+  JOIN holdfast.lane n ON n.task = m.task
+  JOIN holdfast.lease l ON l.lane = n.id
+  JOIN holdfast.session s ON s.id = l.session_id
+  JOIN holdfast.job j ON j.id = l.job_id
+ WHERE s.expires_at > holdfast.clock() AND l.claimed_at < holdfast.clock() - m.most
+   AND (l.run_until IS NULL OR l.run_until >= holdfast.clock())
+ ORDER BY l.claimed_at, l.job_id LIMIT $3::int

@@ -1,0 +1,112 @@
+"""How much at a time, how much in a time, how much a day: caps of claims, and charges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.domain.periods import period_begins, period_ends
+from holdfast.engine.lanestore import Cap, Charge, Refusal
+from holdfast.stores.shapes import to_json
+from holdfast.stores.sqlite.move import Move
+from holdfast.stores.sqlite.times import micros, moment, span
+
+
+# -- caps -----------------------------------------------------------------------------------------------------------------
+def room(move: Move, caps: Sequence[Cap], limit: int) -> int:
+    """How many of *limit* may be claimed under these caps."""
+    for cap in caps:
+        if cap.concurrency is not None:
+            limit = min(limit, cap.concurrency - _running(move, cap.scope))
+        if cap.rate is not None:
+            per = span(cap.per)
+            limit = min(limit, (per - _ahead(move, cap.scope, per)) * cap.rate // per)
+    return max(limit, 0)
+
+
+def _running(move: Move, scope: str) -> int:
+    [(count,)] = move.connection.execute(
+        "SELECT count(*) FROM holdfast_slot s JOIN holdfast_job j ON j.id = s.job AND j.epoch = s.epoch AND j.phase = 2"
+        " WHERE s.scope = ?",
+        (scope,),
+    )
+    return int(count)
+
+
+def occupy(move: Move, caps: Sequence[Cap], jobs: Sequence[int], epoch: int) -> None:
+    """These jobs were claimed under the caps."""
+    for cap in caps:
+        if cap.concurrency is not None:
+            move.connection.execute(
+                "DELETE FROM holdfast_slot AS s WHERE scope = ? AND NOT EXISTS"
+                " (SELECT 1 FROM holdfast_job j WHERE j.id = s.job AND j.epoch = s.epoch AND j.phase = 2)",
+                (cap.scope,),
+            )
+            move.connection.execute(
+                "INSERT OR REPLACE INTO holdfast_slot (scope, job, epoch) SELECT ?, value, ? FROM json_each(?)",
+                (cap.scope, epoch, to_json(jobs)),
+            )
+        if cap.rate is not None:
+            _let_through(move, cap.scope, len(jobs), cap.rate, span(cap.per))
+
+
+# -- meters ---------------------------------------------------------------------------------------------------------------
+def _ahead(move: Move, scope: str, per: int) -> int:
+    """How far what was let through is ahead of an even flow, in microseconds."""
+    row = move.connection.execute("SELECT tat FROM holdfast_meter WHERE scope = ?", (scope,)).fetchone()
+    ahead: int = 0 if row is None else row[0] - move.now
+    # By more than *per* only if the clock was set back or the limit was changed: neither must stop a lane for long.
+    return ahead if 0 < ahead <= per else 0
+
+
+def _let_through(move: Move, scope: str, count: int, rate: int, per: int) -> None:
+    tat = move.now + _ahead(move, scope, per) + count * per // rate
+    move.connection.execute("INSERT OR REPLACE INTO holdfast_meter (scope, tat) VALUES (?, ?)", (scope, tat))
+
+
+# -- charges --------------------------------------------------------------------------------------------------------------
+def charge(move: Move, groups: Sequence[Sequence[Charge]]) -> list[Refusal | None]:
+    return [_charge_all(move, group) for group in groups]
+
+
+def _charge_all(move: Move, group: Sequence[Charge]) -> Refusal | None:
+    """All of them, or none and the refusal that lasts longest."""
+    refusals = [refusal for one in group if (refusal := _refusal(move, one)) is not None]
+    if refusals:
+        return max(refusals, key=lambda refusal: refusal.resets_in)
+    for one in group:
+        if one.period == "rate":
+            _let_through(move, one.scope, one.amount, one.limit, span(one.per))
+        else:
+            move.connection.execute(
+                "INSERT OR REPLACE INTO holdfast_usage (scope, period, begins, used) VALUES (?, ?, ?, ?)",
+                (one.scope, one.period, _begins(move, one.period), _used(move, one) + one.amount),
+            )
+    return None
+
+
+def _refusal(move: Move, one: Charge) -> Refusal | None:
+    if one.period == "rate":
+        per = span(one.per)
+        wait = _ahead(move, one.scope, per) + one.amount * per // one.limit - per
+        return Refusal(one, one.limit, timedelta(microseconds=wait)) if wait > 0 else None
+    used = _used(move, one)
+    if used + one.amount <= one.limit:
+        return None
+    now = moment(move.now)
+    return Refusal(one, used, period_ends(one.period, now) - now)
+
+
+def _used(move: Move, one: Charge) -> int:
+    return usage(move, one.scope).get(one.period, 0)
+
+
+def usage(move: Move, scope: str) -> dict[str, int]:
+    rows = move.connection.execute(
+        "SELECT period, begins, used FROM holdfast_usage WHERE scope = ?", (scope,)
+    )
+    return {period: used for period, begins, used in rows if begins == _begins(move, period)}
+
+
+def _begins(move: Move, period: str) -> int:
+    return micros(period_begins(period, moment(move.now)))

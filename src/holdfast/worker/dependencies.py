@@ -1,0 +1,342 @@
+"""A worker's dealings with the dependencies its tasks call: a guard for each, and one talk with the store a second.
+
+What a guard decides it decides from this worker's own calls, at once and without the store (`holdfast.domain.guard`).
+Once a second the votes go to the store and the shared breakers come back; whoever finds that one has to change swaps it
+by its version. When the store does not answer, the guards go on with what they know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from holdfast.domain.breaker import Breaker, BreakerState, end_trial, judge, take_trial
+from holdfast.domain.guard import Call, Guard
+from holdfast.domain.job import Claimed, Lane, Session
+from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
+from holdfast.domain.moves import Kind
+from holdfast.domain.outcome import Outcome, outcome_of
+from holdfast.domain.policy import LONGEST_RETRY_AFTER
+from holdfast.domain.verdict import Bury, Failure, Release, RetryAfter, Verdict
+from holdfast.engine.engine import Engine
+from holdfast.engine.lanestore import Outlook, Report
+from holdfast.engine.log import Log
+from holdfast.errors import DependencyHeld, StoreError
+
+log = Log("holdfast.worker")
+
+#: The store is told and asked this often, and this often by a worker that calls nothing.
+BEAT_EVERY, LOOK_EVERY = 1.0, 5.0
+#: A trial is lent for the time that its call may take, and this much more.
+TRIAL_MARGIN = timedelta(seconds=5)
+#: The time of a call that has no timeout.
+TRIAL_SPAN = timedelta(minutes=1)
+#: A health check that takes longer is a bad one.
+PROBE_SECONDS = 5.0
+#: How often a swap is tried again when somebody else was first.
+SWAPS = 5
+#: Answers that ask to be left alone for a while, if they say for how long.
+ASKING = (429, 503)
+
+_KINDS = {
+    BreakerState.OPEN: Kind.breaker_opened,
+    BreakerState.HALF_OPEN: Kind.breaker_half_open,
+    BreakerState.CLOSED: Kind.breaker_closed,
+}
+
+
+class Pass(NamedTuple):
+    """Leave for one call: what to tell when it has ended."""
+
+    dependency: Dependency
+    call: Call
+    trial: str | None  #: the slot of the shared breaker that it runs in
+
+
+class Dependencies:
+    """The guards of one worker process."""
+
+    def __init__(self, engine: Engine, ring: Callable[[], None]) -> None:
+        """*ring*: a breaker has changed, and so what can be claimed."""
+        self._engine, self._ring = engine, ring
+        self._guards: dict[Dependency, Guard] = {}
+        self._calls: dict[Dependency, list[int]] = {}  #: [calls, failures] since the worker began
+        self._outlooks: dict[Dependency, Outlook] = {}
+        self._heard_at = 0.0
+        self._looked_at = -LOOK_EVERY
+        self._trials = 0
+        self._no_trial_before: dict[Dependency, float] = {}
+
+    def serve(self, dependencies: Iterable[Dependency | None]) -> None:
+        """Watch these from now on."""
+        for dependency in dependencies:
+            if dependency is not None:
+                self._guard(dependency)
+
+    def _guard(self, dependency: Dependency) -> Guard:
+        guard = self._guards.get(dependency)
+        if guard is None:
+            policy, now = self._engine.admission.dependency(dependency.name), self._engine.clock.monotonic()
+            guard = self._guards[dependency] = Guard(policy, now)
+            self._calls[dependency] = [0, 0]
+        return guard
+
+    # -- before a claim ---------------------------------------------------------------------------------------------
+    def room(self, dependency: Dependency) -> int:
+        """How many calls may begin. Of an open breaker that fails fast: any number, for they will not be made."""
+        guard = self._guard(dependency)
+        if guard.shared.state is not BreakerState.CLOSED and not self._holds(guard):
+            return 10_000
+        return guard.room(self._engine.clock.monotonic())
+
+    def wants_trial(self, dependency: Dependency) -> bool:
+        guard, now = self._guard(dependency), self._engine.clock.monotonic()
+        return (
+            guard.shared.state is BreakerState.HALF_OPEN
+            and self._holds(guard)
+            and now >= self._no_trial_before.get(dependency, 0.0)
+            and guard.shared.free_trials(self._store_now(dependency)) > 0
+        )
+
+    def _holds(self, guard: Guard) -> bool:
+        return guard.policy.breaker is None or guard.policy.breaker.mode == "hold"
+
+    async def take_trial(self, dependency: Dependency) -> str | None:
+        """A slot of the half-open breaker, for one call; the name it is lent under."""
+        guard = self._guard(dependency)
+        self._trials += 1
+        holder = f"{self._engine.ids.worker_name()}/{self._trials}"
+        for _ in range(SWAPS):
+            now = self._store_now(dependency)
+            span = TRIAL_SPAN + TRIAL_MARGIN
+            lent = take_trial(guard.shared, holder, now=now, until=now + span)
+            if lent is None:
+                return None
+            if await self._swap(dependency, lent):
+                return holder
+            await self._look()
+        return None
+
+    async def return_trial(self, dependency: Dependency, holder: str) -> None:
+        """Nothing was there to try: the next may have the slot, and this worker does not ask again at once."""
+        self._no_trial_before[dependency] = self._engine.clock.monotonic() + BEAT_EVERY
+        await self._end_trial(dependency, holder, Outcome.UNCOUNTED)
+
+    # -- around a call ----------------------------------------------------------------------------------------------
+    def enter(self, dependency: Dependency, claimed: Claimed, trial: str | None = None) -> Pass | Verdict:
+        """Leave for a call, or what becomes of the job instead."""
+        guard, now = self._guard(dependency), self._engine.clock.monotonic()
+        if trial is None:
+            refused = self._refused(dependency, guard)
+            if refused is not None:
+                return refused
+        paid = 0
+        if claimed.attempt > 1 and trial is None and guard.budget is not None:
+            paid = guard.budget.policy.cost
+            if not guard.budget.take(paid, now):
+                wait = guard.budget.wait(self._engine.rng.random())
+                return Release(wait, f"the retry budget of {dependency.label} is used up")
+        return Pass(dependency, guard.begin(now, paid=paid), trial)
+
+    def _refused(self, dependency: Dependency, guard: Guard) -> Verdict | None:
+        """The breaker was found open after the claim: nothing is called, and no attempt is burnt."""
+        if guard.shared.state is BreakerState.CLOSED:
+            return None
+        policy = guard.policy.breaker
+        if policy is not None and policy.mode == "fail_fast":
+            detail = f"the breaker of {dependency.label} is open"
+            return Bury(Failure.of(policy.fail_code, detail))
+        return Release(self.closed_for(dependency), f"the breaker of {dependency.label} is open")
+
+    def closed_for(self, dependency: Dependency) -> timedelta:
+        """How long until the breaker lets calls be tried again, as far as is known."""
+        guard = self._guard(dependency)
+        policy, retry_at = guard.policy.breaker, guard.shared.retry_at
+        if retry_at is None or policy is None:
+            return timedelta(seconds=BEAT_EVERY)
+        return max(retry_at - self._store_now(dependency), timedelta(seconds=BEAT_EVERY))
+
+    async def leave(self, given: Pass, failure: Failure | None, spent: float) -> Outcome:
+        """The call has ended; what it told about the dependency."""
+        guard = self._guard(given.dependency)
+        policy = guard.policy.breaker
+        outcome = outcome_of(failure, spent, None if policy is None else policy.slow_after)
+        self._tell(given, outcome)
+        if given.trial is not None:
+            await self._end_trial(given.dependency, given.trial, outcome)
+        return outcome
+
+    async def abandon(self, given: Pass) -> None:
+        """The call was ended from outside: it tells nothing."""
+        self._tell(given, Outcome.UNCOUNTED)
+        if given.trial is not None:
+            await self._end_trial(given.dependency, given.trial, Outcome.UNCOUNTED)
+
+    def _tell(self, given: Pass, outcome: Outcome) -> None:
+        self._guard(given.dependency).end(given.call, outcome, self._engine.clock.monotonic())
+        count = self._calls[given.dependency]
+        count[0] += 1
+        count[1] += outcome is Outcome.FAILED
+
+    async def hold_back(self, lane: Lane, failure: Failure) -> None:
+        """The service asked to be left alone for a while: everything that would call it waits, not this job only (E12)."""
+        if failure.retry_after is None or failure.gateway_status not in ASKING:
+            return
+        dependency = Dependency.of(lane)
+        scope = (
+            Scope(ScopeKind.LANE, lane.label)
+            if dependency is None
+            else Scope(ScopeKind.DEPENDENCY, dependency.label)
+        )
+        span = min(failure.retry_after, LONGEST_RETRY_AFTER)
+        reason = f"it answered {failure.gateway_status} and asked for {span.total_seconds():.0f} s"
+        try:
+            await self._engine.store.hold(
+                scope, Cause.RETRY_AFTER, span=span, reason=reason, by="retry-after"
+            )
+        except StoreError as error:
+            log.warning("hold.failed", scope=str(scope), reason=str(error))
+
+    # -- calls that a handler marks itself --------------------------------------------------------------------------
+    async def enter_call(self, dependency: Dependency) -> Pass:
+        guard = self._guard(dependency)
+        trial = None
+        if guard.shared.state is BreakerState.HALF_OPEN:
+            trial = await self.take_trial(dependency)
+        now = self._engine.clock.monotonic()
+        if trial is None and (guard.shared.state is not BreakerState.CLOSED or guard.is_tripped(now)):
+            raise DependencyHeld(dependency.label, self.closed_for(dependency))
+        return Pass(dependency, guard.begin(now), trial)
+
+    async def leave_call(self, call: Pass, error: BaseException | None, task: str) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            await self.abandon(call)
+            return
+        failure = None if error is None else self._engine.failure_of(error, task)
+        await self.leave(call, failure, self._engine.clock.monotonic() - call.call.began)
+
+    # -- about once a second ----------------------------------------------------------------------------------------
+    async def tend(self, session: Session) -> None:
+        """Tell the store what was seen, hear what others saw, and move breakers on whose time has come."""
+        now = self._engine.clock.monotonic()
+        reports = [
+            self._report(dependency, guard, now)
+            for dependency, guard in self._guards.items()
+            if guard.calls_it(now) or guard.shared.state is not BreakerState.CLOSED
+        ]
+        if reports:
+            await self._hear(await self._engine.store.report(session, reports))
+        elif self._guards and now >= self._looked_at + LOOK_EVERY:
+            self._looked_at = now
+            await self._hear(await self._engine.store.outlooks())
+
+    def _report(self, dependency: Dependency, guard: Guard, now: float) -> Report:
+        limiter = guard.limiter
+        calls, failures = self._calls[dependency]
+        return Report(
+            dependency,
+            guard.shared.version,
+            guard.vote(now),
+            limit=0 if limiter is None else limiter.limit,
+            in_flight=0 if limiter is None else limiter.in_flight,
+            latency=None if limiter is None else limiter.at_rest,
+            calls=calls,
+            failures=failures,
+        )
+
+    async def _look(self) -> None:
+        await self._hear(await self._engine.store.outlooks(), move=False)
+
+    async def _hear(self, outlooks: list[Outlook], *, move: bool = True) -> None:
+        now = self._engine.clock.monotonic()
+        self._heard_at = now
+        for outlook in outlooks:
+            guard = self._guards.get(outlook.dependency)
+            if guard is None:
+                continue
+            self._outlooks[outlook.dependency] = outlook
+            if outlook.breaker.version > guard.shared.version:
+                self._ring()
+            guard.hear(outlook.breaker, outlook.callers, now)
+            if move:
+                await self._judge(guard, outlook)
+
+    async def _judge(self, guard: Guard, outlook: Outlook) -> None:
+        policy = guard.policy.breaker
+        if policy is None:
+            return
+        chance = self._engine.rng.random()
+        facts = {"votes": outlook.votes, "callers": outlook.callers, "now": outlook.now, "chance": chance}
+        moved = judge(outlook.breaker, policy, **facts)  # type: ignore[arg-type]
+        if moved is not None and moved.state is BreakerState.HALF_OPEN:
+            healthy = await self._probe(outlook.dependency.name)
+            moved = judge(outlook.breaker, policy, **facts, healthy=healthy)  # type: ignore[arg-type]
+        if moved is not None:
+            await self._swap(outlook.dependency, moved, votes=outlook.votes, callers=outlook.callers)
+
+    async def _probe(self, name: str) -> bool | None:
+        """What the health check says, where there is one; one that fails or hangs says no."""
+        probe = self._engine.admission.probes.get(name)
+        if probe is None:
+            return None
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                return bool(await probe())
+        except Exception as error:
+            log.info("probe.failed", dependency=name, reason=f"{type(error).__name__}: {error}")
+            return False
+
+    async def _swap(self, dependency: Dependency, breaker: Breaker, **facts: int) -> bool:
+        """Compare-and-set; what was set is heard at once."""
+        guard = self._guard(dependency)
+        turned = breaker.state is not guard.shared.state
+        kind = _KINDS[breaker.state] if turned else None
+        meta = dict(facts) | ({"reopens": breaker.reopens} if breaker.reopens else {})
+        holds = breaker.state is not BreakerState.CLOSED and self._holds(guard)
+        swapped = await self._engine.store.swap_breaker(
+            dependency, breaker, holds=holds, kind=kind, meta=meta
+        )
+        if swapped:
+            guard.hear(breaker, guard.workers, self._engine.clock.monotonic())
+            if turned:
+                log.warning(_KINDS[breaker.state].name, dependency=dependency.label, **meta)
+                self._ring()
+        return swapped
+
+    async def _end_trial(self, dependency: Dependency, holder: str, outcome: Outcome) -> None:
+        guard = self._guard(dependency)
+        try:
+            for _ in range(SWAPS):
+                ended = end_trial(guard.shared, holder, outcome)
+                if ended is None:
+                    return  # it was lent to somebody else, or has been decided without us
+                if await self._swap(dependency, ended):
+                    outlook = self._outlooks.get(dependency)
+                    if outlook is not None:
+                        told = {"votes": 0, "callers": outlook.callers, "chance": self._engine.rng.random()}
+                        policy = guard.policy.breaker
+                        moved = policy and judge(ended, policy, now=self._store_now(dependency), **told)  # type: ignore[arg-type]
+                        if moved:
+                            await self._swap(dependency, moved)
+                    return
+                await self._look()
+        except StoreError as error:
+            log.warning(
+                "trial.not_ended", dependency=dependency.label, reason=str(error)
+            )  # it runs out by itself
+
+    def _store_now(self, dependency: Dependency) -> datetime:
+        """The store's clock, as it was last heard, and by our own since then."""
+        outlook = self._outlooks.get(dependency)
+        if outlook is None:
+            return self._engine.clock.now()
+        return outlook.now + timedelta(seconds=self._engine.clock.monotonic() - self._heard_at)
+
+
+def after_trial(verdict: Verdict, outcome: Outcome, dependency: Dependency) -> Verdict:
+    """A job that was drafted for a trial which failed gets its attempt back and goes behind the others."""
+    if outcome in (Outcome.FAILED, Outcome.SLOW) and isinstance(verdict, (RetryAfter, Bury)):
+        return Release(timedelta(), f"it was the trial call of {dependency.label}, which failed")
+    return verdict

@@ -1,0 +1,74 @@
+"""What the tests of lanes on PostgreSQL share: stores on one database, and many jobs at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from time import perf_counter
+from typing import Any
+
+import psycopg
+
+from holdfast.domain.job import Claimed, JobId, JobSpec, Lane, NewJob, Session
+from holdfast.stores.postgres import PostgresStore
+from holdfast.wiring import SystemClock, SystemIds, SystemThreads
+
+MINUTE = timedelta(minutes=1)
+_ids = SystemIds()
+
+
+@asynccontextmanager
+async def stores(url: str, count: int = 1) -> AsyncIterator[list[PostgresStore]]:
+    """As many processes have them: each with connections, cursors and numbers of its own."""
+    async with AsyncExitStack() as stack:
+        opened = []
+        for number in range(count):
+            store = PostgresStore(url, SystemClock(), SystemThreads())
+            if number == 0:
+                await store.migrate()
+            await store.open()
+            stack.push_async_callback(store.close)
+            opened.append(store)
+        yield opened
+        assert await opened[0].violations() == []
+
+
+async def session(store: PostgresStore) -> Session:
+    return await store.open_session("worker", 10 * MINUTE)
+
+
+async def enqueue(store: PostgresStore, lane: Lane, owners: Sequence[str | None], **spec: Any) -> list[JobId]:
+    jobs = [NewJob(_ids.job_id(), "{}", JobSpec(lane=lane, owner=owner, **spec)) for owner in owners]
+    return [answer.id for answer in await store.enqueue(jobs)]
+
+
+def owners_of(claimed: Sequence[Claimed]) -> list[str]:
+    return [str(one.owner) for one in claimed]
+
+
+def fill(url: str, lane: Lane, count: int, owner: str = "NULL") -> None:
+    """Put so many jobs into line in one go. *owner* is SQL over *i*."""
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT holdfast.lane_number(%s, %s, %s, %s, %s)", lane).fetchone()
+        assert found is not None
+        connection.execute(
+            f"""WITH j AS (
+                INSERT INTO holdfast.job (id, created_at, queued_seq, lane, prio, max_attempts, max_crashes, version, payload, owner)
+                SELECT gen_random_uuid(), clock_timestamp(), 1, %s, 0, 3, 3, 1, '{{}}', {owner}
+                  FROM generate_series(1, %s) i RETURNING id, lane)
+                INSERT INTO holdfast.ready (ord, id, lane, prio, attempt, crashes, generation)
+                SELECT holdfast.place(clock_timestamp()), id, lane, 0, 0, 0, 1 FROM j""".encode(),
+            (found[0], count),
+        )
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE holdfast.ready, holdfast.job")
+
+
+async def time_claim(store: PostgresStore, holder: Session, lanes: Sequence[Lane]) -> float:
+    """Seconds of a claim of 50 jobs."""
+    began = perf_counter()
+    claimed = await store.claim(holder, lanes, 50)
+    seconds = perf_counter() - began
+    assert len(claimed) == 50
+    return seconds

@@ -1,0 +1,478 @@
+"""Every reason a job can wait for, brought about on a real store, mostly by a real worker, and explained."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    Admit,
+    Asking,
+    Fatal,
+    Hold,
+    Holdfast,
+    Limit,
+    Limits,
+    Retry,
+    Snooze,
+    UnknownJob,
+    Window,
+    Windows,
+)
+from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState, Trial
+from holdfast.domain.budget import BudgetPolicy
+from holdfast.domain.explain import Explanation
+from holdfast.domain.job import JobId, JobSpec, Lane, NewJob, Session
+from holdfast.domain.lanes import Dependency
+from holdfast.domain.waits import Reason
+from holdfast.engine.admission import Admission
+from holdfast.engine.lanestore import Report
+from holdfast.engine.ports import Store
+from tests.integration.conftest import POSTGRES, database
+from tests.integration.world import new_app
+
+GATEWAY = Dependency("gateway")
+LATER = Retry(3, base="1h", jitter="none")
+SOON = Retry(50, base="1ms", jitter="none")
+
+
+@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Holdfast]:
+    if request.param == "memory":
+        yield new_app("memory://", grace="100ms")
+        return
+    app = new_app(database(request, request.param, tmp_path).url, grace="100ms")
+    await app.migrate()
+    yield app
+
+
+@asynccontextmanager
+async def working(app: Holdfast, **options: Any) -> AsyncIterator[None]:
+    worker = asyncio.create_task(app.run_worker(**options))
+    try:
+        yield
+    finally:
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+
+
+async def until(condition: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(20):
+        while not await condition():  # noqa: ASYNC110 - asks as a user would; nothing tells of it
+            await asyncio.sleep(0.02)
+
+
+async def explained(app: Holdfast, job_id: str, reason: Reason) -> Explanation:
+    """What is said of the job as soon as it waits for that."""
+    found: list[Explanation] = []
+
+    async def reached() -> bool:
+        found.append(await app.explain(job_id))
+        return found[-1].reason is reason
+
+    try:
+        await until(reached)
+    except TimeoutError:
+        raise AssertionError(f"it was said instead: {found[-1]}") from None
+    return found[-1]
+
+
+async def store_of(app: Holdfast) -> Store:
+    return (await app.engine()).store
+
+
+async def hire(app: Holdfast, **options: Any) -> Session:
+    """A worker that lives and does nothing."""
+    return await (await store_of(app)).open_session("idle", timedelta(minutes=5), **options)
+
+
+# -- due later --------------------------------------------------------------------------------------------------------
+async def test_a_delayed_job(app: Holdfast) -> None:  # E28
+    @app.task
+    async def send() -> None: ...
+
+    async with app:
+        await hire(app)
+        handle = await send.options(delay="1h").enqueue()
+        found = await app.explain(handle.id)
+        assert found.reason is Reason.DUE_LATER
+        assert found.expected_at == (await handle.job()).run_at
+        assert found.facts["lane"] == "default/send"
+
+
+async def test_a_failed_attempt_that_waits_for_its_retry(app: Holdfast) -> None:  # E28
+    @app.task(retry=LATER)
+    async def send() -> None:
+        raise ConnectionRefusedError("nobody listens")
+
+    async with app:
+        handle = await send.enqueue()
+        async with working(app):
+            found = await explained(app, handle.id, Reason.RETRY)
+        row = await app.job(handle.id)
+        assert row.last_failure is not None
+        assert f"Attempt 1 of 3 failed with {row.last_failure['code']}; the next is at" in found.sentence
+        assert found.expected_at == row.run_at
+
+
+async def test_a_retry_outside_of_its_window(app: Holdfast) -> None:  # E16 E28
+    day = f"{datetime.now(UTC) + timedelta(days=3):%a}".lower()
+    windows = Windows(allow=[Window(days=day)])
+
+    @app.task(retry=Retry(3, base="1s", windows=windows))
+    async def send() -> None:
+        raise ConnectionRefusedError("nobody listens")
+
+    async with app:
+        handle = await send.enqueue()
+        async with working(app):
+            found = await explained(app, handle.id, Reason.RETRY_WINDOW)
+    assert found.sentence.startswith("The retry window is closed and opens at ")
+    assert found.expected_at is not None
+
+
+async def test_a_snoozed_job(app: Holdfast) -> None:  # E28
+    @app.task
+    async def send() -> None:
+        raise Snooze("1h")
+
+    async with app:
+        handle = await send.enqueue()
+        async with working(app):
+            await explained(app, handle.id, Reason.SNOOZED)
+
+
+async def test_an_owner_whose_rate_is_used_up(app: Holdfast) -> None:  # E26 E28
+    @app.task(limits=Limits(per_owner=Limit(rate="1/h")))
+    async def send(number: int) -> None: ...
+
+    async with app:
+        first, second = await send.enqueue_many([1, 2], owner="ann")
+        async with working(app):
+            await first.result("10s")
+            found = await explained(app, second.id, Reason.OWNER_RATE)
+    assert "the rate of owner ann" in found.sentence
+    assert found.facts["attempt"] == 0
+
+
+async def test_a_quota_that_is_used_up(app: Holdfast, tmp_path: Path) -> None:  # E18 E28
+    file = tmp_path / "policies.toml"
+    file.write_text("[quotas.default]\nper_day = 1\n", encoding="utf-8")
+    app = Holdfast(app.url, policies=file, poll="20ms")
+
+    @app.task
+    async def send(number: int) -> None: ...
+
+    async with app:
+        first, second = await send.enqueue_many([1, 2], owner="ann")
+        async with working(app):
+            await first.result("10s")
+            found = await explained(app, second.id, Reason.QUOTA)
+    assert "the day's quota of ann is used up (1 of 1)" in found.sentence
+
+
+async def test_a_retry_budget_that_is_used_up(app: Holdfast) -> None:  # E17 E28
+    budget = BudgetPolicy(capacity=14, cost=14, floor="1h")
+    app.dependency("gateway", breaker=None, limiter=None, budget=budget)
+
+    @app.task(depends_on="gateway", retry=SOON)
+    async def send() -> None:
+        raise ConnectionRefusedError("nobody listens")
+
+    async with app:
+        handle = await send.enqueue()
+        async with working(app):
+            found = await explained(app, handle.id, Reason.RETRY_BUDGET)
+    assert "the retry budget of gateway is used up" in found.sentence
+
+
+async def test_a_job_that_was_given_back_at_a_shutdown(app: Holdfast) -> None:  # E28 E31
+    begun = asyncio.Event()
+
+    @app.task
+    async def send() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with app:
+        handle = await send.enqueue()
+        async with working(app):
+            await asyncio.wait_for(begun.wait(), 10)
+        await hire(app)
+        found = await explained(app, handle.id, Reason.RELEASED)
+    assert found.sentence.startswith(
+        "It was given back (shutdown) and is due again; it is the first in its line"
+    )
+
+
+# -- held -------------------------------------------------------------------------------------------------------------
+async def test_a_paused_queue_and_a_pause_that_ends_later(app: Holdfast) -> None:  # E27 E28
+    @app.task
+    async def send() -> None: ...
+
+    async with app:
+        await hire(app)
+        handle = await send.enqueue()
+        await app.pause("default", duration="1h", reason="deploy", by="ann")
+        found = await app.explain(handle.id)
+        assert found.sentence.startswith("Queue default is paused by ann until ")
+        assert found.expected_at is not None
+        await app.pause("send", kind="task", by="bob")
+        found = await app.explain(handle.id)
+        assert found.sentence == "Task send is paused by bob until it is resumed."
+        assert [wait["reason"] for wait in found.facts["waits"]] == ["paused", "paused", "in_line"]
+
+
+async def test_a_service_that_asked_for_a_rest(app: Holdfast) -> None:  # E12 E28
+    class TooManyRequests(Exception):
+        def __init__(self) -> None:
+            super().__init__("429 Too Many Requests")
+            self.response = type("Response", (), {"status_code": 429, "headers": {"Retry-After": "600"}})()
+
+    @app.task(depends_on="gateway")
+    async def send(number: int) -> None:
+        raise TooManyRequests
+
+    async with app:
+        first = await send.enqueue(1)
+        async with working(app, concurrency=1):
+            await until(app.holds)
+            second = await send.enqueue(2)
+            found = await explained(app, second.id, Reason.RETRY_AFTER)
+            assert "Dependency gateway asked to be left alone until" in found.sentence
+            reasons = [wait["reason"] for wait in (await app.explain(first.id)).facts["waits"]]
+    assert reasons == ["retry_after", "retry"]
+
+
+async def test_an_open_breaker(app: Holdfast) -> None:  # E20 E28
+    app.dependency(
+        "gateway", breaker=BreakerPolicy(window=10, min_calls=5, cooldown="1h", max_cooldown="1h", votes=1)
+    )
+
+    @app.task(depends_on="gateway", retry=SOON)
+    async def send(number: int) -> None:
+        raise ConnectionRefusedError("nobody listens")
+
+    async with app:
+        handles = await send.enqueue_many(range(10))
+        async with working(app, concurrency=2):
+            found = await explained(app, handles[-1].id, Reason.BREAKER_OPEN)
+    assert found.expected_at is not None
+    assert found.facts["dependency"]["breaker"] == "open"
+
+
+async def test_a_half_open_breaker_and_a_limit_that_is_reached(app: Holdfast) -> None:  # E22 E23 E28
+    @app.task(depends_on="gateway")
+    async def send() -> None: ...
+
+    async with app:
+        session, store = await hire(app), await store_of(app)
+        handle, now = await send.enqueue(), await store.now()
+        await store.report(session, [Report(GATEWAY, 0, False, 3, 3, 0.1, 10, 0)])
+        found = await app.explain(handle.id)
+        assert found.reason is Reason.LANE_LIMIT
+        assert found.sentence.startswith("3 calls of gateway are under way")
+        half_open = Breaker(BreakerState.HALF_OPEN, 1, now, now, now, trials=(Trial(), Trial()))
+        assert await store.swap_breaker(GATEWAY, half_open, holds=True)
+        found = await app.explain(handle.id)
+        assert found.reason is Reason.BREAKER_HALF_OPEN
+        assert "0 of 2 trial calls have succeeded" in found.sentence
+        closed = replace(half_open, state=BreakerState.CLOSED, version=2, trials=())
+        assert await store.swap_breaker(GATEWAY, closed, holds=False)
+        assert (await app.explain(handle.id)).reason is Reason.LANE_LIMIT
+
+
+async def test_the_trial_that_failed_stands_in_line_again(app: Holdfast) -> None:  # E22 E28
+    policy = BreakerPolicy(
+        window=10, min_calls=5, cooldown="100ms", max_cooldown="100ms", votes=1, trials=1, trials_to_close=1
+    )
+    app.dependency("gateway", breaker=policy, budget=None)
+
+    @app.task(depends_on="gateway", retry=SOON)
+    async def send(number: int) -> None:
+        raise ConnectionRefusedError("nobody listens")
+
+    async with app:
+        handle = await send.enqueue(1)
+        async with working(app, concurrency=2):
+
+            async def was_tried() -> bool:
+                waits = (await app.explain(handle.id)).facts.get("waits", ())
+                return "trial_failed" in [wait["reason"] for wait in waits]
+
+            await until(was_tried)
+
+
+async def test_a_gate_of_a_plug_in(app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:  # E19 E28
+    asked: list[Asking] = []
+
+    def night(asking: Asking) -> Admit | Hold:
+        asked.append(asking)
+        return Hold(asking.now + timedelta(hours=1), "only at night")
+
+    monkeypatch.setattr(Admission, "gates", property(lambda self: (("night", night),)))
+
+    @app.task
+    async def send() -> None: ...
+
+    async with app:
+        await hire(app)
+        handle = await send.options(owner="ann").enqueue()
+        found = await app.explain(handle.id)
+    assert found.reason is Reason.GATE
+    assert found.sentence.startswith("Gate night holds it until ")
+    assert (asked[0].owner, asked[0].attempt, asked[0].lane.task) == ("ann", 1, "send")
+
+
+# -- limits and the line ----------------------------------------------------------------------------------------------
+async def test_limits_of_a_queue_and_of_a_task(app: Holdfast) -> None:  # E26 E28
+    app.queue("mail", Limits(concurrency=1))
+    go = asyncio.Event()
+
+    @app.task(queue="mail")
+    async def send(number: int) -> None:
+        await go.wait()
+
+    @app.task(limits=Limits(rate="1/h"))
+    async def sweep(number: int) -> None: ...
+
+    async with app:
+        first, second = await send.enqueue_many([1, 2])
+        async with working(app):
+            await explained(app, first.id, Reason.RUNNING)
+            found = await explained(app, second.id, Reason.CONCURRENCY)
+            assert found.sentence == "Queue mail has 1 running, and its limit is 1 at a time."
+            go.set()
+            once, again = await sweep.enqueue_many([1, 2])
+            await once.result("10s")
+            found = await explained(app, again.id, Reason.RATE)
+    assert found.sentence.startswith("Task sweep has used up its rate of 1/1h; the next may start at ")
+    assert found.expected_at is not None
+
+
+async def test_a_busy_key(app: Holdfast) -> None:  # E28
+    go = asyncio.Event()
+
+    @app.task
+    async def send(number: int) -> None:
+        await go.wait()
+
+    async with app:
+        first = await send.options(key="account-7").enqueue(1)
+        async with working(app):
+            await explained(app, first.id, Reason.RUNNING)
+            second = await send.options(key="account-7").enqueue(2)
+            found = await explained(app, second.id, Reason.KEY_BUSY)
+            go.set()
+    assert found.sentence == f"Job {first.id} has its key 'account-7', and of one key one runs at a time."
+    assert found.facts["key_holder"] == first.id
+
+
+async def test_a_place_in_line(app: Holdfast) -> None:  # E25 E28
+    @app.task
+    async def send(number: int) -> None: ...
+
+    async with app:
+        await hire(app)
+        handles = await send.enqueue_many([1, 2, 3])
+        found = [await app.explain(handle.id) for handle in handles]
+    assert [one.facts["ahead"] for one in found] == [0, 1, 2]
+    assert found[0].sentence == "It is the first in its line and starts when a worker has room."
+    assert found[2].sentence == "2 jobs are ahead of it in its line default/send."
+
+
+async def test_nobody_serves_the_queue_and_nobody_has_the_task(app: Holdfast) -> None:  # E28
+    @app.task(queue="mail")
+    async def send() -> None: ...
+
+    async with app:
+        handle = await send.enqueue()
+        await hire(app, queues=["reports"])
+        assert (await app.explain(handle.id)).reason is Reason.NO_WORKER
+        await hire(app)
+        assert (await app.explain(handle.id)).reason is Reason.IN_LINE
+        store = await store_of(app)
+        await store.enqueue([NewJob(app.new_id(), "{}", JobSpec(lane=Lane("mail", "sent")))])
+        ghost = (await app.jobs(task="sent")).rows[0].id
+        found = await app.explain(ghost)
+        assert found.reason is Reason.UNKNOWN_TASK
+        assert "did you mean send?" in found.sentence
+
+
+async def test_a_deadline_that_will_pass_first(app: Holdfast) -> None:  # E28 E34
+    @app.task
+    async def send() -> None: ...
+
+    async with app:
+        await hire(app)
+        handle = await send.options(delay="2h", deadline="1h").enqueue()
+        found = await app.explain(handle.id)
+    assert found.reason is Reason.DUE_LATER
+    assert "its deadline passes before that" in found.sentence
+
+
+# -- those that do not wait -------------------------------------------------------------------------------------------
+async def test_jobs_that_do_not_wait_say_so_and_why(app: Holdfast) -> None:  # E28
+    go = asyncio.Event()
+
+    @app.task
+    async def send(what: str) -> None:
+        if what == "fail":
+            raise Fatal("no such address", code="NO_ADDRESS")
+        await go.wait()
+
+    async with app:
+        one, other, third = await send.enqueue_many(["run", "fail", "cancel"])
+        await app.cancel(third.id, by="ann", reason="a mistake")
+        async with working(app):
+            found = await explained(app, one.id, Reason.RUNNING)
+            assert found.sentence.startswith("It is running since ")
+            found = await explained(app, other.id, Reason.FAILED)
+            assert "with NO_ADDRESS: " in found.sentence
+            assert (await app.explain(third.id)).sentence.startswith("It was cancelled by ann at ")
+            go.set()
+            found = await explained(app, one.id, Reason.COMPLETE)
+            assert found.sentence.endswith(", in attempt 1 of 5.")
+
+
+async def test_a_job_whose_worker_is_lost(app: Holdfast) -> None:  # E28 E30
+    @app.task
+    async def send() -> None: ...
+
+    async with app:
+        handle, store = await send.enqueue(), await store_of(app)
+        session = await store.open_session("frozen", timedelta(milliseconds=200))
+        [claimed] = await store.claim(session, [Lane("default", "send")], 1)
+        assert claimed.lease.job_id == handle.id
+        found = await explained(app, handle.id, Reason.WORKER_LOST)
+    assert found.sentence.startswith("Worker frozen was lost in attempt 1 of 5")
+
+
+async def test_a_job_that_nobody_knows(app: Holdfast) -> None:  # E28
+    async with app:
+        with pytest.raises(UnknownJob):
+            await app.explain("nobody")
+        with pytest.raises(UnknownJob):
+            await app.explain(JobId("0198c5f0-0000-7000-8000-000000000000"))
+
+
+def test_the_same_verb_without_an_event_loop(tmp_path: Path) -> None:  # E28
+    app = new_app(f"sqlite:///{tmp_path / 'jobs.db'}")
+
+    @app.task
+    async def send() -> None: ...
+
+    handle = send.enqueue_sync()
+    try:
+        assert app.sync.explain(handle.id).reason is Reason.NO_WORKER
+        assert [lane.label for lane in app.sync.lanes()] == ["default/send"]
+        assert [queue.waiting for queue in app.sync.queues()] == [1]
+    finally:
+        app.portal.close()

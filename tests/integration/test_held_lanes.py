@@ -1,0 +1,51 @@
+"""Held lanes on PostgreSQL: however many jobs wait in one, the others are claimed as if it were not there."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import psycopg
+import pytest
+
+from holdfast.domain.breaker import Breaker, BreakerState
+from holdfast.domain.job import Lane
+from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
+from tests.integration.postgres_lanes import MINUTE, fill, session, stores, time_claim
+
+pytestmark = pytest.mark.anyio
+
+FREE, HELD = Lane("mail", "send"), Lane("mail", "convert", "gateway")
+JOBS = 60_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("holder", ["pause", "breaker"])
+async def test_a_lane_full_of_held_jobs_does_not_slow_the_others(
+    postgres_url: str, holder: str
+) -> None:  # E24
+    async with stores(postgres_url) as [store]:
+        await store.register([HELD])
+        fill(postgres_url, FREE, 10_000)
+        worker = await session(store)
+        without = [await time_claim(store, worker, [FREE, HELD]) for _ in range(40)]
+        fill(postgres_url, HELD, JOBS)
+        if holder == "pause":
+            scope = Scope(ScopeKind.TASK, "convert")
+            await store.hold(scope, Cause.PAUSE, span=None, reason="deploy", by="ann")
+        else:
+            now = await store.now()
+            opened = Breaker(BreakerState.OPEN, 1, now, now, now + MINUTE)
+            assert await store.swap_breaker(Dependency("gateway"), opened, holds=True)
+        written = rows_written(postgres_url)
+        beside = [await time_claim(store, worker, [FREE, HELD]) for _ in range(40)]
+        assert median(beside) < 3 * median(without)  # 1.5 on a quiet machine
+        assert rows_written(postgres_url) == written
+
+
+def rows_written(url: str) -> int:
+    """How many rows of held jobs were changed since they came."""
+    with psycopg.connect(url) as connection:
+        sql = """SELECT count(*) FROM holdfast.ready r JOIN holdfast.lane l ON l.id = r.lane
+                  WHERE l.task = 'convert' AND r.xmax::text <> '0'"""
+        [(count,)] = connection.execute(sql.encode()).fetchall()
+        return int(count)

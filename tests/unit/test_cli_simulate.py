@@ -1,0 +1,82 @@
+"""`holdfast simulate`: choosing, playing, telling and drawing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from holdfast.cli import main
+from holdfast.simulate import scenarios
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Games of half a minute."""
+    monkeypatch.chdir(tmp_path)
+    for name, scenario in scenarios.SCENARIOS.items():
+        short = replace(scenario, begins=5, ends=15, seconds=30, arrivals=5)
+        monkeypatch.setitem(scenarios.SCENARIOS, name, short)
+
+
+def test_the_table_names_each_policy_and_what_it_reached(capsys: Capture) -> None:  # E75
+    assert main(["simulate"]) == 0
+    said = capsys.readouterr().out
+    assert "outage: the service hangs" in said
+    assert "brown-out: for 120 s" in said
+    for policy in ("backoff", "breaker", "budget", "limiter", "everything"):
+        assert said.count(f"\n{policy} ") == 2
+
+
+def test_json_holds_every_figure(capsys: Capture) -> None:  # E75
+    assert main(["simulate", "--scenario", "flapping", "--policy", "backoff,everything", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["seed"] == 1
+    assert [(game["scenario"], game["policy"]) for game in told["games"]] == [
+        ("flapping", "backoff"),
+        ("flapping", "everything"),
+    ]
+    assert {"share_done", "calls_per_job", "calls_per_bin", "burnt"} <= set(told["games"][0])
+
+
+def test_all_means_all(capsys: Capture) -> None:  # E75
+    assert main(["simulate", "--scenario", "all", "--policy", "everything", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [game["scenario"] for game in told["games"]] == list(scenarios.SCENARIOS)
+
+
+def test_the_seed_decides(capsys: Capture) -> None:  # E75
+    said = []
+    for seed in ("1", "1", "2"):
+        main(["simulate", "--scenario", "outage", "--policy", "everything", "--seed", seed, "--json"])
+        said.append(json.loads(capsys.readouterr().out)["games"])
+    assert said[0] == said[1] != said[2]
+
+
+def test_the_plot_is_written(capsys: Capture, tmp_path: Path) -> None:  # E75
+    assert main(["simulate", "--policy", "everything", "--plot", "game.svg"]) == 0
+    ElementTree.parse(tmp_path / "game.svg")
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--scenario", "outtage"], "no scenario 'outtage'; did you mean outage?"),
+        (
+            ["--policy", "hope"],
+            "no policy 'hope'; there are: backoff, breaker, budget, everything, limiter",
+        ),
+        (["--plot", "game.png"], "--plot game.png is not an SVG file; name it game.svg"),
+        (["--plot", "nowhere/game.svg"], "there is no folder nowhere; make it or name another file"),
+    ],
+)
+def test_bad_words_are_answered_in_one_line(args: list[str], told: str, capsys: Capture) -> None:  # E75
+    assert main(["simulate", *args]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.count("\n") == 1
