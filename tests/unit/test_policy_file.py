@@ -272,6 +272,7 @@ BAD = [
     ("[dependencies.g.breaker]\nmode = 'wait'", 2, "dependencies.g.breaker.mode: mode is 'wait'; it is \"hold\""),
     ("[dependencies.g]\nlimiter = true", 2, "dependencies.g.limiter: it is True; it is a table"),
     ("[dependencies.g]\nbreaks = {}", 2, "dependencies.g.breaks: there is no such key here; did you mean breaker?"),
+    ("[owners.a]\nlimits = { concurrency = 8 }", 2, "owners.a.limits.concurrency: an owner has a rate over all queues"),
     ("[owners.a]\nweight = 0", 2, "owners.a.weight: weight is 0; it is a number"),
     ("[quotas.gold]\n[owners.a]\nquota = 'gild'", 3, "owners.a.quota: there is no quota 'gild' in this file; did you mean gold?"),
     ("[quotas.gold]\nper_week = 3", 2, "quotas.gold.per_week: there is no such key here; there are: cost_per_day"),

@@ -74,7 +74,7 @@ def test_a_bad_node_tries_again_by_itself_and_comes_back() -> None:  # E20, E22
 
 
 def test_a_bad_node_stays_away_longer_each_time() -> None:  # E22
-    one = guard()
+    one = guard(DependencyPolicy(breaker=BreakerPolicy(max_cooldown="5m")))
     call(one, FAILED, 0.0, times=10)
     for began, wait in ((0.0, 30.0), (30.0, 60.0), (90.0, 120.0)):
         assert one.room(began + wait - 0.1) == 0
