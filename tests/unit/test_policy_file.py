@@ -49,7 +49,7 @@ def test_the_policies_of_the_screenshots_as_a_file() -> None:  # S10 E10
     assert pdf.retry.max_attempts == 3
     assert delays(pdf, 0.5) == [30, 30, 30, 30]
     assert screenshot.deadline == timedelta(minutes=20)
-    assert policies.owner("alice") == OwnerPolicy(weight=4, quota="gold", limit=Limit(concurrency=8))
+    assert policies.owner("alice") == OwnerPolicy(weight=4, quota="gold", limit=Limit(rate="60/min"))
     assert policies.priorities == {"high": 8, "normal": 4, "low": 1}
 
 

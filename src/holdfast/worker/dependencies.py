@@ -54,6 +54,11 @@ class Pass(NamedTuple):
     call: Call
     trial: str | None  #: the slot of the shared breaker that it runs in
 
+    def begun_at(self, now: float) -> Pass:
+        """The same leave, for a call that begins only now."""
+        number, _, paid, trial = self.call
+        return Pass(self.dependency, Call(number, now, paid, trial), self.trial)
+
 
 class Dependencies:
     """The guards of one worker process."""

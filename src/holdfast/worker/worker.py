@@ -401,6 +401,8 @@ class Worker:
     async def _execute(self, running: Running) -> None:
         """One attempt from its start to the hand-over of its verdict. No exception leaves it."""
         claimed, running.begun = running.claimed, True
+        if running.given is not None:  # how long it stood here in line is not the dependency's doing
+            running.given = running.given.begun_at(self._engine.clock.monotonic())
         try:
             verdict = await self._executors.attempt(running)
         finally:
