@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,7 @@ from holdfast import Fatal, Holdfast, Job, JobFailed, Retry, Retryable, State
 from holdfast.domain.breaker import BreakerPolicy, BreakerState
 from holdfast.domain.limits import Limit, Limits
 from tests.integration.conftest import POSTGRES, database
-from tests.integration.world import new_app
+from tests.integration.world import new_app, until, working
 
 QUICK = BreakerPolicy(window=10, min_calls=5, cooldown="300ms", max_cooldown="300ms", votes=1)
 PATIENT = Retry(10, base="10ms", jitter="none", cap="50ms")
@@ -44,22 +42,6 @@ class Service:
             self.refused += 1
             raise ConnectionRefusedError("nobody listens")
         return "ok"
-
-
-@asynccontextmanager
-async def working(app: Holdfast, **options: Any) -> AsyncIterator[None]:
-    worker = asyncio.create_task(app.run_worker(**options))
-    try:
-        yield
-    finally:
-        worker.cancel()
-        await asyncio.gather(worker, return_exceptions=True)
-
-
-async def until(condition: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(20):
-        while not await condition():  # noqa: ASYNC110 - asks as a user would; nothing tells of it
-            await asyncio.sleep(0.02)
 
 
 async def until_refused(service: Service, calls: int) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,7 +35,7 @@ from holdfast.engine.admission import Admission
 from holdfast.engine.lanestore import Report
 from holdfast.engine.ports import Store
 from tests.integration.conftest import POSTGRES, database
-from tests.integration.world import new_app
+from tests.integration.world import new_app, until, working
 
 GATEWAY = Dependency("gateway")
 LATER = Retry(3, base="1h", jitter="none")
@@ -51,22 +50,6 @@ async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[H
     app = new_app(database(request, request.param, tmp_path).url, grace="100ms")
     await app.migrate()
     yield app
-
-
-@asynccontextmanager
-async def working(app: Holdfast, **options: Any) -> AsyncIterator[None]:
-    worker = asyncio.create_task(app.run_worker(**options))
-    try:
-        yield
-    finally:
-        worker.cancel()
-        await asyncio.gather(worker, return_exceptions=True)
-
-
-async def until(condition: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(20):
-        while not await condition():  # noqa: ASYNC110 - asks as a user would; nothing tells of it
-            await asyncio.sleep(0.02)
 
 
 async def explained(app: Holdfast, job_id: str, reason: Reason) -> Explanation:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import psycopg
@@ -61,6 +62,22 @@ class Database:
 
     def corrupt(self, job_id: str, payload: str) -> None:
         self.execute(f"UPDATE {self.job_table} SET payload = ? WHERE {self.id_column} = ?", payload, job_id)
+
+
+@asynccontextmanager
+async def working(app: Holdfast, **options: Any) -> AsyncIterator[None]:
+    worker = asyncio.create_task(app.run_worker(**options))
+    try:
+        yield
+    finally:
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+
+
+async def until(condition: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(20):
+        while not await condition():  # noqa: ASYNC110 - asks as a user would; nothing tells of it
+            await asyncio.sleep(0.02)
 
 
 async def work(app: Holdfast, **options: Any) -> None:

@@ -25,6 +25,7 @@ from holdfast.worker.dependencies import BEAT_EVERY, Dependencies, Pass, after_t
 from holdfast.worker.heart import Heartbeat
 from holdfast.worker.listening import listening
 from holdfast.worker.processes import ProcessPool
+from holdfast.worker.serving import Serving
 from holdfast.worker.settler import Settler
 from holdfast.worker.sizing import Slots
 
@@ -40,8 +41,6 @@ LAST_WORDS, INSIST_EVERY = 5.0, 0.25
 ATTEMPTS = "holdfast-attempts"
 #: How often a worker learns of queues that its tasks were sent to.
 REFRESH_EVERY = 5.0
-#: How often it looks whether jobs wait for tasks that it does not have.
-WARN_EVERY = 30.0
 
 
 class Catch(Enum):
@@ -87,8 +86,7 @@ class Worker:
         self._leftovers: set[asyncio.Future[Any]] = set()
         self._in_doubt = False  #: a claim's answer was lost: leases may be ours that we do not know
         self._suspects: set[Lease] = set()
-        self._warned: set[str] = set()
-        self._warn_at = -math.inf
+        self._serving = Serving(engine, self._queues)
         self._asked = 0  #: how many were asked for and not answered yet
         self._bell = asyncio.Event()
         self._second_bell = asyncio.Event()
@@ -222,31 +220,6 @@ class Worker:
         tasks = self._engine.tasks.values()
         return [task for task in tasks if self._queues is None or task.policy.queue in self._queues]
 
-    async def _find_lanes(self) -> list[Lane]:
-        """What this worker can run: its tasks in their own queues, and in any other queue they were sent to."""
-        names = {task.name for task in self._engine.tasks.values()}
-        own = {task.lane for task in self._engine.tasks.values()}
-        lanes = own | {lane._replace(fair=True) for lane in own} | await self._engine.store.lanes()
-        await self._warn_of({lane for lane in lanes if lane.task not in names | self._warned})
-        return sorted(
-            lane
-            for lane in lanes
-            if lane.task in names and (self._queues is None or lane.queue in self._queues)
-        )
-
-    async def _warn_of(self, strange: set[Lane]) -> None:
-        """Say once of each task that is not known here that jobs wait for it. Now and then only: it takes counting."""
-        now = self._engine.clock.monotonic()
-        if not strange or now < self._warn_at:
-            return
-        self._warn_at = now + WARN_EVERY
-        depths = await self._engine.store.depths(strange)
-        unknown = {lane.task for lane, depth in depths.items() if depth}
-        if unknown:
-            self._warned |= unknown
-            hint = "their jobs stay queued for a worker that has them"
-            log.warning("worker.unknown_tasks", tasks=sorted(unknown), hint=hint)
-
     async def _claim_until_stopped(self, attempts: asyncio.TaskGroup) -> None:
         poll = self._engine.settings.poll.total_seconds()
         refreshed_at = -math.inf
@@ -314,7 +287,7 @@ class Worker:
             return (
                 False  # asked before the lines: what is taken back from a lost worker is in line after that
             )
-        waiting = await self._engine.store.depths(await self._find_lanes())
+        waiting = await self._engine.store.depths(await self._serving.lanes())
         return not any(waiting.values()) and not self._is_busy()
 
     def _is_busy(self) -> bool:
@@ -322,7 +295,7 @@ class Worker:
 
     async def _refresh_lanes(self) -> None:
         try:
-            await self._admitting.refresh(await self._find_lanes())
+            await self._admitting.refresh(await self._serving.lanes())
         except StoreError as error:
             log.warning("lanes.waits", reason=str(error))
 

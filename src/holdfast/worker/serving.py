@@ -1,0 +1,48 @@
+"""Which lanes a worker serves: its tasks in their own queues, and in any other queue they were sent to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Set as AbstractSet
+
+from holdfast.domain.job import Lane
+from holdfast.engine.engine import Engine
+from holdfast.engine.log import Log
+
+log = Log("holdfast.worker")
+
+#: How often a worker looks whether jobs wait for tasks that it does not have.
+WARN_EVERY = 30.0
+
+
+class Serving:
+    """*queues* None: all."""
+
+    def __init__(self, engine: Engine, queues: AbstractSet[str] | None) -> None:
+        self._engine, self._queues = engine, queues
+        self._warned: set[str] = set()
+        self._warn_at = -math.inf
+
+    async def lanes(self) -> list[Lane]:
+        names = {task.name for task in self._engine.tasks.values()}
+        own = {task.lane for task in self._engine.tasks.values()}
+        lanes = own | {lane._replace(fair=True) for lane in own} | await self._engine.store.lanes()
+        await self._warn_of({lane for lane in lanes if lane.task not in names | self._warned})
+        return sorted(
+            lane
+            for lane in lanes
+            if lane.task in names and (self._queues is None or lane.queue in self._queues)
+        )
+
+    async def _warn_of(self, strange: set[Lane]) -> None:
+        """Say once of each task that is not known here that jobs wait for it. Now and then only: it takes counting."""
+        now = self._engine.clock.monotonic()
+        if not strange or now < self._warn_at:
+            return
+        self._warn_at = now + WARN_EVERY
+        depths = await self._engine.store.depths(strange)
+        unknown = {lane.task for lane, depth in depths.items() if depth}
+        if unknown:
+            self._warned |= unknown
+            hint = "their jobs stay queued for a worker that has them"
+            log.warning("worker.unknown_tasks", tasks=sorted(unknown), hint=hint)
