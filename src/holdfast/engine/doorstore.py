@@ -1,0 +1,99 @@
+"""What the front doors keep in a store: keys, requests that were answered, operations, webhooks. Part of the port `Store`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple, Protocol
+
+from holdfast.domain.access import AccessKey
+from holdfast.domain.job import Enqueued, JobId, NewJob
+from holdfast.domain.operation import Operation, Progress
+from holdfast.domain.webhook import Webhook
+
+
+class Request(NamedTuple):
+    """A request that its sender has named, so that it may be sent again (`Idempotency-Key`)."""
+
+    scope: str  #: whose name it is: route and owner
+    name: str
+    fingerprint: bytes  #: of its content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """A request of this name was answered before: with these jobs, for this content."""
+
+    fingerprint: bytes
+    ids: tuple[JobId, ...]
+
+
+class DoorStore(Protocol):
+    # -- keys -------------------------------------------------------------------------------------------------------
+    async def add_key(self, key: AccessKey, *, lasts: timedelta | None) -> AccessKey:
+        """Keep it; *created_at* and *expires_at* (in *lasts*) are the store's."""
+
+    async def keys(self) -> list[AccessKey]:
+        """All of them, those that ended too; oldest first."""
+
+    async def key(self, digest: bytes) -> AccessKey | None:
+        """The valid key of this digest."""
+
+    async def revoke_key(self, key_id: str, *, after: timedelta = timedelta()) -> bool:
+        """End it, now or *after* a while (never later than it would have ended); False when there is none that is valid."""
+
+    async def touch_keys(self, key_ids: Collection[str]) -> None:
+        """They were used just now."""
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+    async def enqueue_once(
+        self, request: Request, jobs: Sequence[NewJob], *, keep: timedelta
+    ) -> Sequence[Enqueued] | Repeated:
+        """`enqueue`, and the request kept for *keep*, in one transaction. A request whose name is kept already (of two at
+        once, the later) stores nothing."""
+
+    # -- operations -------------------------------------------------------------------------------------------------
+    async def begin_operation(self, operation: Operation) -> Operation:
+        """Keep it; its moments are the store's. One whose id is known already is not kept twice."""
+
+    async def operation(self, operation_id: str) -> Operation | None: ...
+
+    async def operations(self, limit: int) -> list[Operation]:
+        """Newest first."""
+
+    async def take_operation(self, span: timedelta) -> Operation | None:
+        """A running one that nobody else works on; it is ours for *span*."""
+
+    async def advance_operation(
+        self, operation: Operation, *, cursor: str | None, done: int, refused: int, span: timedelta
+    ) -> bool:
+        """A batch was done: *done* and *refused* more; ours for another *span*. False when it runs no more."""
+
+    async def end_operation(self, operation_id: str, progress: Progress, *, error: str | None = None) -> bool:
+        """Done, failed or cancelled; False when it ran no more."""
+
+    # -- webhooks ---------------------------------------------------------------------------------------------------
+    async def put_webhook(self, webhook: Webhook) -> Webhook:
+        """New or changed; *created_at* is the store's."""
+
+    async def webhooks(self) -> list[Webhook]:
+        """Oldest first."""
+
+    async def remove_webhook(self, webhook_id: str) -> bool: ...
+
+    async def webhook_answered(
+        self, webhook_id: str, *, well: bool, disable_after: timedelta
+    ) -> Webhook | None:
+        """Note how a delivery went: the first failure since a success sets *failing_since*; failing for *disable_after*
+        disables it. Its new state."""
+
+    async def bookmark(self, name: str) -> int | None:
+        """How far a reader of events has come; None: it has not begun."""
+
+    async def move_bookmark(self, name: str, *, before: int | None, to: int) -> bool:
+        """Compare-and-set."""
+
+    # -- leaving ----------------------------------------------------------------------------------------------------
+    async def forget_requests(self, limit: int) -> int:
+        """Remove requests that were kept long enough, and operations that ended 30 days ago; how many."""
