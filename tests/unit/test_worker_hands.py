@@ -17,15 +17,15 @@ class SlowSecondHand(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__(SystemClock())
-        self.asked, self.answered = asyncio.Event(), asyncio.Event()
+        self.has_asked, self.go_on = asyncio.Event(), asyncio.Event()
 
     async def claim(
         self, session: Session, lanes: Sequence[Lane], limit: int, **options: Any
     ) -> list[Claimed]:
         hand = getattr(asyncio.current_task().get_coro(), "__name__", "")  # type: ignore[union-attr]
-        if hand == "_claim_along" and not self.asked.is_set():
-            self.asked.set()
-            await self.answered.wait()
+        if hand == "_claim_along" and not self.has_asked.is_set():
+            self.has_asked.set()
+            await self.go_on.wait()
             return []
         return await super().claim(session, lanes, limit, **options)
 
@@ -43,11 +43,11 @@ async def test_a_worker_with_one_slot_goes_on_after_its_second_hand_came_back_em
         working = asyncio.create_task(app.run_worker(concurrency=1))
         async with asyncio.timeout(10):
             assert await first.result() == 1
-            await store.asked.wait()
+            await store.has_asked.wait()
             second = await echo.enqueue(2)
             for _ in range(100):  # the first hand wakes and finds no room: the second one is asking for it
                 await asyncio.sleep(0)
-            store.answered.set()
+            store.go_on.set()
             assert await second.result() == 2
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState, Ring, end_trial, judge, take_trial
 from holdfast.domain.budget import Budget, BudgetPolicy
@@ -35,11 +34,12 @@ class DependencyPolicy:
     budget: BudgetPolicy | None = field(default_factory=BudgetPolicy)
 
 
-class Call(NamedTuple):
+@dataclass(slots=True)
+class Call:
     """A call under way."""
 
     number: int
-    began: float
+    began: float  #: whoever stands in line for a while before the call may set it anew
     paid: int  #: tokens of the budget; 0 for a first try
     trial: str | None  #: the slot of the worker's own breaker that it runs in
 
@@ -63,6 +63,7 @@ class Guard:
         self.ring = None if policy.breaker is None else Ring(policy.breaker)
         self.limiter = None if policy.limiter is None else Limiter(policy.limiter, now, start, at_rest)
         self.budget = None if policy.budget is None else Budget(policy.budget, now, workers=self.workers)
+        self.calls = self.failures = 0  #: that have ended
         self._number = 0
         self._last_call: float | None = None
 
@@ -108,6 +109,8 @@ class Guard:
 
     # -- after a call -------------------------------------------------------------------------------------------------
     def end(self, call: Call, outcome: Outcome, now: float) -> None:
+        self.calls += 1
+        self.failures += outcome is Outcome.FAILED
         if self.limiter is not None:
             self.limiter.ended(now - call.began, outcome, now)
         if self.budget is not None and outcome in (Outcome.OK, Outcome.SLOW):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import Any
 
 from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState, forced
 from holdfast.domain.job import Lane
@@ -13,17 +14,19 @@ from holdfast.domain.near import near
 from holdfast.engine.admission import Admission
 from holdfast.engine.lanestore import Outlook
 from holdfast.engine.ports import Store
+from holdfast.engine.tasks import Task
 from holdfast.errors import Conflict, UsageError
 
 #: The duties that can be paused by name. "delayed" holds all jobs that are due later, "retries" the automatic retries
 #: among them; "stuck" is the sweep for attempts that run too long, never the reclaim of lost leases.
-DUTIES = ("deadlines", "delayed", "retention", "retries", "schedules", "stuck")
+DUTIES = ("deadlines", "delayed", "operations", "retention", "retries", "schedules", "stuck", "webhooks")
 #: How often a breaker is changed anew when a worker was first.
 SWAPS = 5
 
 
 class Steering:
     store: Store
+    tasks: dict[str, Task[Any, Any]]
     admission: Admission
 
     async def scope(self, kind: str, name: str) -> Scope:
@@ -36,7 +39,8 @@ class Steering:
         )
 
     async def known_lanes(self) -> Sequence[Lane]:
-        return sorted(await self.store.lanes())
+        """Those that were used, and those of the tasks known here, used or not."""
+        return sorted(await self.store.lanes() | {task.lane for task in self.tasks.values()})
 
     async def pause(self, kind: str, name: str, *, span: timedelta | None, reason: str, by: str) -> Scope:
         scope = await self.scope(kind, name)
@@ -61,16 +65,27 @@ class Steering:
         """Close it, without trials; its workers begin at a low limit again. `Conflict` if it is closed."""
         return await self._force(name, BreakerState.CLOSED, None, reason, by)
 
+    async def try_breaker(self, name: str, *, reason: str, by: str) -> Breaker:
+        """Let its trials begin now, whether it is open or closed. `Conflict` if they have begun."""
+        return await self._force(name, BreakerState.OPEN, timedelta(), reason, by, trial=True)
+
     async def _force(
-        self, name: str, state: BreakerState, span: timedelta | None, reason: str, by: str
+        self,
+        name: str,
+        state: BreakerState,
+        span: timedelta | None,
+        reason: str,
+        by: str,
+        *,
+        trial: bool = False,
     ) -> Breaker:
         for _ in range(SWAPS):
             outlooks = {outlook.dependency: outlook for outlook in await self.store.outlooks()}
             dependency = await self._dependency(name, outlooks)
             outlook = outlooks.get(dependency)
             breaker, now = outlook.breaker if outlook else Breaker(), await self.store.now()
-            if breaker.state is state:
-                raise Conflict(f"the breaker of {dependency.label} is {state} already")
+            if breaker.state is (BreakerState.HALF_OPEN if trial else state):
+                raise Conflict(f"the breaker of {dependency.label} is {breaker.state} already")
             policy = self.admission.dependency(dependency.name).breaker or BreakerPolicy()
             until = now + (policy.cooldown if span is None else span) if state is BreakerState.OPEN else None
             changed = forced(breaker, now=now, open_until=until)
@@ -80,7 +95,7 @@ class Steering:
                 changed,
                 holds=opens and policy.mode == "hold",
                 kind=Kind.breaker_opened if opens else Kind.breaker_closed,
-                meta={"by": by} | ({"reason": reason} if reason else {}),
+                meta={"by": by} | ({"reason": reason} if reason else {}) | ({"trial": True} if trial else {}),
             ):
                 return changed
         raise Conflict(f"the breaker of {name} is changed by its workers all the time; try again")

@@ -21,7 +21,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Cap, Refusal
 from holdfast.engine.log import Log
 from holdfast.errors import StoreError
-from holdfast.worker.dependencies import Dependencies, Pass
+from holdfast.worker.dependencies import TRIAL_SPAN, Dependencies, Pass
 
 log = Log("holdfast.worker")
 
@@ -45,7 +45,10 @@ class Group(NamedTuple):
 
 class Admitting:
     def __init__(
-        self, engine: Engine, dependencies: Dependencies, settle: Callable[[Settlement], None]
+        self,
+        engine: Engine,
+        dependencies: Dependencies,
+        settle: Callable[[Settlement, Claimed | None], None],
     ) -> None:
         self._engine, self._dependencies, self._settle = engine, dependencies, settle
         self._groups: list[Group] = []
@@ -55,7 +58,7 @@ class Admitting:
 
     async def refresh(self, lanes: Iterable[Lane]) -> None:
         """Claim from these lanes from now on, by the policies as they are now."""
-        self._serve(lanes)
+        await self._serve(lanes)
         admission, store = self._engine.admission, self._engine.store
         store.share(admission.priorities)
         weights = dict(admission.weights)
@@ -65,14 +68,14 @@ class Admitting:
             )  # who is not named any more weighs 1
             self._weights = weights
 
-    def _serve(self, lanes: Iterable[Lane]) -> None:
+    async def _serve(self, lanes: Iterable[Lane]) -> None:
         groups: dict[tuple[Dependency | None, tuple[Cap, ...]], Group] = {}
         for lane in lanes:
             task = self._engine.tasks[lane.task]
             key = Dependency.of(lane), self._engine.admission.caps(lane, task.policy.limits)
             groups.setdefault(key, Group(*key, [])).lanes.append(lane)
+        await self._dependencies.serve({dependency for dependency, _ in groups if dependency is not None})
         self._groups = list(groups.values())
-        self._dependencies.serve(group.dependency for group in self._groups)
 
     @property
     def lanes(self) -> list[Lane]:
@@ -118,7 +121,9 @@ class Admitting:
 
     async def _claim_trial(self, session: Session, group: Group, dependency: Dependency) -> list[Admitted]:
         """One job behind the half-open breaker, if there is a slot for it and a job."""
-        trial = await self._dependencies.take_trial(dependency)
+        # Lent for as long as the call may take: the slot of a worker that is killed meanwhile is free again after that.
+        timeouts = [self._engine.tasks[lane.task].policy.timeout or TRIAL_SPAN for lane in group.lanes]
+        trial = await self._dependencies.take_trial(dependency, max(timeouts))
         if trial is None:
             return []
         claimed: list[Claimed] = []
@@ -147,7 +152,8 @@ class Admitting:
             if verdict is None:
                 admitted.append(Admitted(one, None))
                 continue
-            self._settle(Settlement(one.lease, verdict, one.attempt))
+            known = one if isinstance(verdict, Bury) else None
+            self._settle(Settlement(one.lease, verdict, one.attempt), known)
             if trial is not None and dependency is not None:
                 await self._dependencies.return_trial(dependency, trial)
         return admitted

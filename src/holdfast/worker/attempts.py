@@ -16,7 +16,7 @@ from holdfast.domain.job import Claimed
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
 from holdfast.engine.context import Job, run_as
 from holdfast.engine.engine import Engine
-from holdfast.engine.log import Log
+from holdfast.engine.log import Log, presentable
 from holdfast.engine.payload import UnreadablePayload, decode_any, encode, size
 from holdfast.engine.tasks import Task
 from holdfast.errors import DependencyHeld, LeaseLost, PayloadError, Snooze
@@ -234,7 +234,7 @@ class Executors:
                 running.why = "lost"
                 return Release()
             case UnreadablePayload():
-                return Bury(Failure.of("PAYLOAD_INVALID", str(error)))
+                return Bury(presentable(Failure.of("PAYLOAD_INVALID", str(error))))
         if running.why == "timeout":
             return self._ended(running, error)
         return self._engine.judge(running.claimed, error, self._spent(running))

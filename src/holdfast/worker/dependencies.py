@@ -8,13 +8,13 @@ by its version. When the store does not answer, the guards go on with what they 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.domain.breaker import Breaker, BreakerState, end_trial, judge, take_trial
 from holdfast.domain.guard import Call, Guard
-from holdfast.domain.job import Claimed, Lane, Session
+from holdfast.domain.job import Claimed, JobId, Lane, Session
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
 from holdfast.domain.moves import Kind
 from holdfast.domain.outcome import Outcome, outcome_of
@@ -37,6 +37,8 @@ TRIAL_SPAN = timedelta(minutes=1)
 PROBE_SECONDS = 5.0
 #: How often a swap is tried again when somebody else was first.
 SWAPS = 5
+#: How many jobs are remembered as throttled.
+MOST_REMEMBERED = 10_000
 #: Answers that ask to be left alone for a while, if they say for how long.
 ASKING = (429, 503)
 
@@ -51,13 +53,9 @@ class Pass(NamedTuple):
     """Leave for one call: what to tell when it has ended."""
 
     dependency: Dependency
+    guard: Guard
     call: Call
     trial: str | None  #: the slot of the shared breaker that it runs in
-
-    def begun_at(self, now: float) -> Pass:
-        """The same leave, for a call that begins only now."""
-        number, _, paid, trial = self.call
-        return Pass(self.dependency, Call(number, now, paid, trial), self.trial)
 
 
 class Dependencies:
@@ -67,25 +65,40 @@ class Dependencies:
         """*ring*: a breaker has changed, and so what can be claimed."""
         self._engine, self._ring = engine, ring
         self._guards: dict[Dependency, Guard] = {}
-        self._calls: dict[Dependency, list[int]] = {}  #: [calls, failures] since the worker began
+        self._throttled: dict[JobId, None] = {}  #: jobs whose last attempt here was throttled: oldest first
         self._outlooks: dict[Dependency, Outlook] = {}
         self._heard_at = 0.0
         self._looked_at = -LOOK_EVERY
         self._trials = 0
         self._no_trial_before: dict[Dependency, float] = {}
 
-    def serve(self, dependencies: Iterable[Dependency | None]) -> None:
-        """Watch these from now on."""
-        for dependency in dependencies:
-            if dependency is not None:
+    async def serve(self, dependencies: Collection[Dependency]) -> None:
+        """Watch these from now on. What the other workers know of a new one is where this one begins."""
+        new = [dependency for dependency in dependencies if dependency not in self._guards]
+        if not new:
+            return
+        outlooks = {outlook.dependency: outlook for outlook in await self._engine.store.outlooks()}
+        now = self._engine.clock.monotonic()
+        for dependency in new:
+            outlook = outlooks.get(dependency)
+            if outlook is None or not outlook.callers:
                 self._guard(dependency)
+                continue
+            policy = self._engine.admission.dependency(dependency.name)
+            self._guards[dependency] = Guard(
+                policy,
+                now,
+                workers=outlook.callers + 1,
+                start=outlook.limit / outlook.callers or None,
+                at_rest=outlook.latency,
+            )
+        await self._hear(list(outlooks.values()), move=False)
 
     def _guard(self, dependency: Dependency) -> Guard:
         guard = self._guards.get(dependency)
         if guard is None:
             policy, now = self._engine.admission.dependency(dependency.name), self._engine.clock.monotonic()
             guard = self._guards[dependency] = Guard(policy, now)
-            self._calls[dependency] = [0, 0]
         return guard
 
     # -- before a claim ---------------------------------------------------------------------------------------------
@@ -108,15 +121,14 @@ class Dependencies:
     def _holds(self, guard: Guard) -> bool:
         return guard.policy.breaker is None or guard.policy.breaker.mode == "hold"
 
-    async def take_trial(self, dependency: Dependency) -> str | None:
-        """A slot of the half-open breaker, for one call; the name it is lent under."""
+    async def take_trial(self, dependency: Dependency, span: timedelta = TRIAL_SPAN) -> str | None:
+        """A slot of the half-open breaker, for one call that may take *span*; the name it is lent under."""
         guard = self._guard(dependency)
         self._trials += 1
         holder = f"{self._engine.ids.worker_name()}/{self._trials}"
         for _ in range(SWAPS):
             now = self._store_now(dependency)
-            span = TRIAL_SPAN + TRIAL_MARGIN
-            lent = take_trial(guard.shared, holder, now=now, until=now + span)
+            lent = take_trial(guard.shared, holder, now=now, until=now + span + TRIAL_MARGIN)
             if lent is None:
                 return None
             if await self._swap(dependency, lent):
@@ -139,11 +151,12 @@ class Dependencies:
                 return refused
         paid = 0
         if claimed.attempt > 1 and trial is None and guard.budget is not None:
-            paid = guard.budget.policy.cost
+            throttled = claimed.lease.job_id in self._throttled
+            paid = guard.budget.policy.throttled_cost if throttled else guard.budget.policy.cost
             if not guard.budget.take(paid, now):
                 wait = guard.budget.wait(self._engine.rng.random())
                 return Release(wait, f"the retry budget of {dependency.label} is used up")
-        return Pass(dependency, guard.begin(now, paid=paid), trial)
+        return Pass(dependency, guard, guard.begin(now, paid=paid), trial)
 
     def _refused(self, dependency: Dependency, guard: Guard) -> Verdict | None:
         """The breaker was found open after the claim: nothing is called, and no attempt is burnt."""
@@ -163,27 +176,49 @@ class Dependencies:
             return timedelta(seconds=BEAT_EVERY)
         return max(retry_at - self._store_now(dependency), timedelta(seconds=BEAT_EVERY))
 
-    async def leave(self, given: Pass, failure: Failure | None, spent: float) -> Outcome:
+    def breaker_of(self, lane: Lane) -> str | None:
+        """The state of the breaker that jobs of this lane depend on, as far as this worker has heard."""
+        dependency = Dependency.of(lane)
+        return None if dependency is None else str(self._guard(dependency).shared.state)
+
+    def ended(
+        self, given: Pass, failure: Failure | None, now: float, *, job_id: JobId | None = None
+    ) -> Outcome:
         """The call has ended; what it told about the dependency."""
-        guard = self._guard(given.dependency)
+        guard, call = given.guard, given.call
         policy = guard.policy.breaker
-        outcome = outcome_of(failure, spent, None if policy is None else policy.slow_after)
-        self._tell(given, outcome)
+        outcome = outcome_of(failure, now - call.began, None if policy is None else policy.slow_after)
+        guard.end(call, outcome, now)
+        self._engine.observers.called(given.dependency, now - call.began)
+        if self._throttled or outcome is Outcome.THROTTLED:
+            self._remember(job_id, outcome)
+        return outcome
+
+    def _remember(self, job_id: JobId | None, outcome: Outcome) -> None:
+        """A retry after throttling costs less; of one that ran elsewhere nobody here knows, and it costs the usual."""
+        if job_id is not None:
+            self._throttled.pop(job_id, None)
+            if outcome is Outcome.THROTTLED:
+                self._throttled[job_id] = None
+                if len(self._throttled) > MOST_REMEMBERED:
+                    del self._throttled[next(iter(self._throttled))]
+
+    def told_nothing(self, given: Pass, now: float) -> None:
+        """The call was ended from outside, or the handler has told of its calls itself."""
+        given.guard.end(given.call, Outcome.UNCOUNTED, now)
+
+    async def leave(self, given: Pass, failure: Failure | None) -> Outcome:
+        """`ended`, and the trial it may have been, too."""
+        outcome = self.ended(given, failure, self._engine.clock.monotonic())
         if given.trial is not None:
             await self._end_trial(given.dependency, given.trial, outcome)
         return outcome
 
     async def abandon(self, given: Pass) -> None:
-        """The call was ended from outside: it tells nothing."""
-        self._tell(given, Outcome.UNCOUNTED)
+        """`told_nothing`, and the trial is the next one's."""
+        self.told_nothing(given, self._engine.clock.monotonic())
         if given.trial is not None:
             await self._end_trial(given.dependency, given.trial, Outcome.UNCOUNTED)
-
-    def _tell(self, given: Pass, outcome: Outcome) -> None:
-        self._guard(given.dependency).end(given.call, outcome, self._engine.clock.monotonic())
-        count = self._calls[given.dependency]
-        count[0] += 1
-        count[1] += outcome is Outcome.FAILED
 
     async def hold_back(self, lane: Lane, failure: Failure) -> None:
         """The service asked to be left alone for a while: everything that would call it waits, not this job only (E12)."""
@@ -213,14 +248,14 @@ class Dependencies:
         now = self._engine.clock.monotonic()
         if trial is None and (guard.shared.state is not BreakerState.CLOSED or guard.is_tripped(now)):
             raise DependencyHeld(dependency.label, self.closed_for(dependency))
-        return Pass(dependency, guard.begin(now), trial)
+        return Pass(dependency, guard, guard.begin(now), trial)
 
     async def leave_call(self, call: Pass, error: BaseException | None, task: str) -> None:
         if isinstance(error, asyncio.CancelledError):
             await self.abandon(call)
             return
         failure = None if error is None else self._engine.failure_of(error, task)
-        await self.leave(call, failure, self._engine.clock.monotonic() - call.call.began)
+        await self.leave(call, failure)
 
     # -- about once a second ----------------------------------------------------------------------------------------
     async def tend(self, session: Session) -> None:
@@ -239,7 +274,6 @@ class Dependencies:
 
     def _report(self, dependency: Dependency, guard: Guard, now: float) -> Report:
         limiter = guard.limiter
-        calls, failures = self._calls[dependency]
         return Report(
             dependency,
             guard.shared.version,
@@ -247,8 +281,8 @@ class Dependencies:
             limit=0 if limiter is None else limiter.limit,
             in_flight=0 if limiter is None else limiter.in_flight,
             latency=None if limiter is None else limiter.at_rest,
-            calls=calls,
-            failures=failures,
+            calls=guard.calls,
+            failures=guard.failures,
         )
 
     async def _look(self) -> None:

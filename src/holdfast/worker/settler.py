@@ -17,6 +17,7 @@ from holdfast.domain.job import Claimed, Lease, Settlement
 from holdfast.domain.rules import outcome_of
 from holdfast.domain.verdict import Release, Verdict
 from holdfast.engine.log import Log
+from holdfast.engine.observing import End, Observers
 from holdfast.engine.ports import Answer, Clock, Store
 from holdfast.errors import StoreUnavailable
 
@@ -33,10 +34,12 @@ class Settler:
         clock: Clock,
         settled: Callable[[], None],
         refused: Callable[[Claimed, str], Verdict],
+        observers: Observers,
     ) -> None:
         self._store, self._clock, self._settled, self._refused = store, clock, settled, refused
-        self._waiting: list[tuple[Settlement, Claimed | None]] = []
-        self._sending: list[tuple[Settlement, Claimed | None]] = []
+        self._observers = observers
+        self._waiting: list[End] = []
+        self._sending: list[End] = []
         self._bell = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -53,6 +56,10 @@ class Settler:
         self._waiting.append((settlement, claimed))
         self._idle.clear()
         self._bell.set()
+
+    def give_back(self, claimed: Claimed) -> None:
+        """It was not begun, or will not be ended here: back into line, with its attempt."""
+        self.put(Settlement(claimed.lease, Release(), claimed.attempt))
 
     async def run(self) -> None:
         """Send what waits, for ever; the worker's group ends it."""
@@ -78,9 +85,9 @@ class Settler:
     def renew(self) -> None:
         self._abandoned = False
 
-    async def _send(self, batch: Sequence[tuple[Settlement, Claimed | None]]) -> None:
+    async def _send(self, batch: Sequence[End]) -> None:
         try:
-            await self._settle([settlement for settlement, _ in batch])
+            await self._settle(batch)
         except Exception as error:  # something in it is refused: a hook raised, or the store cannot hold it
             if len(batch) > 1:
                 for one in batch:
@@ -100,7 +107,7 @@ class Settler:
             for verdict in ways:
                 log.warning("settle.refused", job_id=job_id, reason=reason, instead=outcome_of(verdict))
                 try:
-                    return await self._settle([settlement._replace(verdict=verdict)])
+                    return await self._settle([(settlement._replace(verdict=verdict), claimed)])
                 except Exception as again:
                     reason = f"{type(again).__name__}: {again}"
             await self._clock.sleep(
@@ -108,12 +115,14 @@ class Settler:
             )  # nothing at all is taken: it is the store's trouble, not the job's
         return None
 
-    async def _settle(self, batch: Sequence[Settlement]) -> None:
+    async def _settle(self, batch: Sequence[End]) -> None:
         """Send until the store has answered."""
-        pause = FIRST_PAUSE
+        pause, settlements = FIRST_PAUSE, [settlement for settlement, _ in batch]
         while True:
             try:
-                return self._tell(batch, await self._store.settle(batch))
+                answers = await self._store.settle(settlements)
+                self._tell(settlements, answers)
+                return self._observers.settled(batch, answers)
             except StoreUnavailable as error:
                 if self._abandoned:
                     return log.warning("settle.given_up", jobs=len(batch), reason=str(error))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from holdfast import Fatal, Holdfast, Retry, current_job
+from holdfast import BreakerPolicy, Fatal, Holdfast, Retry, current_job
 from holdfast.domain.duration import Duration
 from tests.e2e.faults.journal import note
 from tests.e2e.faults.slow_start import linger
@@ -130,6 +130,18 @@ async def fail_when_cancelled() -> None:
     raise ConnectionError("the other side is away")
 
 
+async def call_service() -> str:
+    """The service is down until the test says otherwise; then a call takes a moment, or hangs."""
+    job = _begin()
+    if not _flag("up").exists():
+        raise ConnectionRefusedError("nobody listens")
+    while _flag("hangs").exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(0.2)
+    note("end", job)
+    return "ok"
+
+
 async def kill_worker() -> None:
     _begin()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -187,6 +199,8 @@ def make_app(url: str | None = None, **settings: Any) -> Holdfast:
     for function in cast(tuple[Callable[..., Any], ...], (fail, fatal, fail_at, fail_when_cancelled)):
         app.task(retry=Retry(3, base="50ms", factor=1, jitter="none"))(function)
     app.task(retry=QUICKLY, max_crashes=2)(kill_worker)
+    app.dependency("service", breaker=BreakerPolicy(window=10, min_calls=5, cooldown="2s"))
+    app.task(retry=Retry(10, base="50ms", jitter="none"), timeout="2s", depends_on="service")(call_service)
     app.task(retry=Retry(3, base="1h", jitter="none"), name="fail_slowly")(fail)
     app.task(retry=QUICKLY, execute="process")(burn)
     once: Retry = Retry(1)

@@ -1,0 +1,202 @@
+"""The two hands of a worker that claim: they ask for as many jobs as there is room for, and wait when there is nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from enum import Enum, auto
+
+from holdfast.domain.job import Lane, Session
+from holdfast.engine.engine import Engine
+from holdfast.engine.log import Log
+from holdfast.errors import StoreError
+from holdfast.worker.admitting import Admitted, Admitting
+from holdfast.worker.serving import Serving
+from holdfast.worker.settler import Settler
+from holdfast.worker.sizing import Slots
+from holdfast.worker.tenure import Tenure
+from holdfast.worker.underway import UnderWay
+from holdfast.worker.watch import Watch
+
+log = Log("holdfast.worker")
+
+#: How often a worker learns of queues that its tasks were sent to.
+REFRESH_EVERY = 5.0
+
+
+class Catch(Enum):
+    """What a claim brought."""
+
+    NO_ROOM = auto()
+    EMPTY = auto()
+    SHORT = auto()  # less than was asked for: there is no more
+    FULL = auto()
+
+
+class Claiming:
+    def __init__(
+        self,
+        engine: Engine,
+        tenure: Tenure,
+        slots: Slots,
+        serving: Serving,
+        admitting: Admitting,
+        under_way: UnderWay,
+        settler: Settler,
+        watch: Watch,
+        *,
+        idle: Callable[[], None] | None,
+    ) -> None:
+        """*idle*, where it is given, is called when nothing is left that could be run here, now or later."""
+        self._engine, self._tenure, self._slots = engine, tenure, slots
+        self._serving, self._admitting, self._under_way = serving, admitting, under_way
+        self._settler, self._watch, self._idle = settler, watch, idle
+        self._asked = 0  #: how many were asked for and not answered yet
+        self._bell = asyncio.Event()
+        self._second_bell = asyncio.Event()
+        self._flood = asyncio.Event()  #: there is more than one hand can claim
+        self._stopping = asyncio.Event()
+
+    def ring(self) -> None:
+        """A slot is free, or something else that a claimer waits for has happened."""
+        self._bell.set()
+        self._second_bell.set()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._flood.set()
+        self.ring()
+
+    async def run(self, attempts: asyncio.TaskGroup) -> None:
+        """Claim and start, until told to stop."""
+        along = attempts.create_task(self._claim_along(attempts), name="second hand")
+        await self._claim_until_stopped(attempts)
+        await along
+
+    async def _claim_until_stopped(self, attempts: asyncio.TaskGroup) -> None:
+        poll = self._engine.settings.poll.total_seconds()
+        refreshed_at = -math.inf
+        while not self._stopping.is_set():
+            self._bell.clear()
+            if self._tenure.session is None:
+                await self._begin_again()
+                continue
+            if self._engine.clock.monotonic() > refreshed_at + REFRESH_EVERY:
+                await self._refresh_lanes()
+                refreshed_at = self._engine.clock.monotonic()
+            caught = await self._claim_half(attempts, self._tenure.session)
+            if caught in (Catch.EMPTY, Catch.SHORT) and await self._reclaim():
+                continue  # there is something again
+            match caught:
+                case Catch.NO_ROOM:
+                    await self._bell.wait()
+                case Catch.FULL:
+                    self._flood.set()
+                case Catch.EMPTY if self._idle is not None and await self._is_idle():
+                    self._idle()
+                case Catch.EMPTY if self._tenure.session is not None:
+                    await self._wait_for_work(self._admitting.lanes, poll)
+
+    async def _claim_along(self, attempts: asyncio.TaskGroup) -> None:
+        """The second hand, for a deep backlog: asks for one half while the other runs, so that neither waits."""
+        while not self._stopping.is_set():
+            await self._flood.wait()
+            self._second_bell.clear()
+            session = self._tenure.session
+            match await self._claim_half(attempts, session) if session is not None else Catch.EMPTY:
+                case Catch.NO_ROOM:
+                    await self._second_bell.wait()
+                case Catch.SHORT | Catch.EMPTY:
+                    self._flood.clear()
+                    self._bell.set()  # the first hand may have found no room because this one was asking for it
+
+    async def _claim_half(self, attempts: asyncio.TaskGroup, session: Session) -> Catch:
+        """Claim for the slots that are free, half of all at the most, and start what came."""
+        slots = self._slots.count
+        room = slots - self._under_way.count - self._asked
+        # Finished attempts that still travel to the store bound the claims too: a store that cannot keep up
+        # with the settling must not be asked for more.
+        if room <= 0 or self._settler.backlog > 2 * slots:
+            return Catch.NO_ROOM
+        wanted = min(room, (slots + 1) // 2)
+        self._asked += wanted
+        try:
+            admitted = await self._claim(session, wanted)
+        finally:
+            self._asked -= wanted
+        if self._stopping.is_set():  # told to stop while the claim was on its way
+            for one in admitted:
+                self._settler.give_back(one.claimed)
+        else:
+            self._under_way.start(admitted, attempts)
+        return Catch.FULL if len(admitted) == wanted else Catch.SHORT if admitted else Catch.EMPTY
+
+    async def _claim(self, session: Session, wanted: int) -> list[Admitted]:
+        try:
+            return await self._admitting.claim(session, wanted)
+        except StoreError as error:
+            self._watch.doubt()
+            log.warning("claim.waits", reason=str(error))
+            await self._pause(1.0)
+            return []
+        except Exception:  # a hook has refused it, or it is a bug of ours: neither may end the worker
+            log.exception("claim.failed")
+            await self._pause(1.0)
+            return []
+
+    async def _reclaim(self) -> bool:
+        """Take back what lost workers hold, unless this process has looked lately: a worker that has room is all it takes."""
+        if self._engine.clock.monotonic() < self._engine.reclaim_due or self._stopping.is_set():
+            return False
+        try:
+            return await self._engine.reclaim() > 0
+        except StoreError as error:
+            log.warning("reclaim.waits", reason=str(error))
+        except Exception:  # a hook has refused it
+            log.exception("reclaim.failed")
+        return False
+
+    async def _is_idle(self) -> bool:
+        # Asked before the lines: what is taken back from a lost worker is in line after that.
+        if self._is_busy() or (await self._engine.counts())["processing"]:
+            return False
+        waiting = await self._engine.store.depths(await self._serving.lanes())
+        return not any(waiting.values()) and not self._is_busy()
+
+    def _is_busy(self) -> bool:
+        return bool(self._under_way.running or self._asked or self._settler.backlog)
+
+    async def _refresh_lanes(self) -> None:
+        try:
+            await self._admitting.refresh(await self._serving.lanes())
+        except StoreError as error:
+            log.warning("lanes.waits", reason=str(error))
+
+    async def _begin_again(self) -> None:
+        """The session ended under us: the store may not answer yet."""
+        await self._settler.flushed()
+        try:
+            await self._tenure.begin_again()
+        except StoreError as error:
+            log.warning("session.waits", reason=str(error))
+            await self._pause(1.0)
+
+    async def _wait_for_work(self, lanes: list[Lane], poll: float) -> None:
+        """Until work may have arrived, or a slot is free, or it is time to stop."""
+        bell = asyncio.ensure_future(self._bell.wait())
+        work = asyncio.ensure_future(self._engine.store.wait_for_work(lanes, poll))
+        done, waiting = await asyncio.wait((bell, work), return_when=asyncio.FIRST_COMPLETED)
+        for future in waiting:
+            future.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        if work in done and (error := work.exception()) is not None:
+            log.warning("wait.failed", reason=str(error))
+            await self._pause(1.0)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
