@@ -36,6 +36,7 @@ from holdfast.domain.job import (
     Session,
     Settlement,
 )
+from holdfast.domain.lanes import Cause, Scope, ScopeKind
 from holdfast.domain.moves import FINISHED, Kind, State
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.engine import Engine
@@ -47,6 +48,11 @@ from tests.stateful.model import Job, Model, Replayed, replay
 T = TypeVar("T")
 LANE = Lane("default", "email")
 MANY = 10_000
+SCOPES = (
+    Scope(ScopeKind.QUEUE, LANE.queue),
+    Scope(ScopeKind.TASK, LANE.task),
+    Scope(ScopeKind.LANE, LANE.label),
+)
 
 
 class Chance:
@@ -65,6 +71,9 @@ class NumberedIds:
 
     def worker_name(self) -> str:
         return f"worker-{next(self._numbers)}"
+
+    def secret(self) -> bytes:
+        return next(self._numbers).to_bytes(32, "big")
 
 
 class Bench:
@@ -293,6 +302,36 @@ class Machine(RuleBasedStateMachine):
         chosen = {lease.job_id: Settlement(lease, self._verdict(lease, w, d)) for lease, w, d in several}
         answers = self.run(self.store.settle(list(chosen.values())))
         assert answers == [self.model.settle(s.lease, s.verdict) for s in chosen.values()]
+
+    # -- holds ------------------------------------------------------------------------------------------------------
+    @rule(
+        target=leases,
+        scope=st.sampled_from(SCOPES),
+        cause=st.sampled_from(Cause),
+        again=st.none() | st.sampled_from([10, 40]),
+        seconds=st.sampled_from([10, 30]),
+    )
+    def hold_a_while(
+        self, scope: Scope, cause: Cause, again: int | None, seconds: int
+    ) -> MultipleResults[Lease]:
+        """For 20 seconds, perhaps changed *again*; somebody claims before it is over, or after."""
+        for span in (20, again):
+            if span is not None:
+                self.run(self.store.hold(scope, cause, span=self.bench.span(span), reason="", by="test"))
+                self.model.hold(str(scope), str(cause), self.bench.seconds(span))
+        self.advance(seconds)
+        return self._claim(self._open_session(), 1)
+
+    @rule(target=leases, scope=st.sampled_from(SCOPES), resumed=st.sampled_from(SCOPES))
+    def pause_and_resume(self, scope: Scope, resumed: Scope) -> MultipleResults[Lease]:
+        """Somebody else may resume something else; in the end the pause is lifted."""
+        self.run(self.store.hold(scope, Cause.PAUSE, span=None, reason="", by="test"))
+        self.model.hold(str(scope), str(Cause.PAUSE), None)
+        early = self._claim(self._open_session(), 1)
+        for one in (resumed, scope):
+            ended = self.run(self.store.resume(one, Cause.PAUSE, by="test"))
+            assert ended is self.model.resume(str(one), str(Cause.PAUSE))
+        return early
 
     # -- the clock, and the duties ----------------------------------------------------------------------------------
     @rule(target=lists, seconds=st.sampled_from([10, 10, 30, 70]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 
 from holdfast.domain.job import Claimed, JobId, Lease, SessionId
 from holdfast.domain.moves import FINISHED, MOVES, State
@@ -57,6 +58,7 @@ class Model:
         self.sessions: dict[SessionId, float] = {}
         self.keys: dict[bytes, JobId] = {}
         self.purged: set[JobId] = set()
+        self.holds: dict[tuple[str, str], float] = {}  #: (scope, cause) → until when
 
     # -- questions --------------------------------------------------------------------------------------------------
     def is_live(self, session: SessionId | None) -> bool:
@@ -85,7 +87,13 @@ class Model:
     def busy_keys(self) -> set[str]:
         return {job.key for job in self.jobs.values() if job.holder is not None and job.key is not None}
 
+    def is_held(self) -> bool:
+        """All jobs are in one lane: one hold of its queue, its task or itself is enough."""
+        return any(self.now < until for until in self.holds.values())
+
     def claimable(self) -> Iterable[Job]:
+        if self.is_held():
+            return
         busy = self.busy_keys()
         for job in self.jobs.values():
             if job.state is State.QUEUED and job.run_at <= self.now and job.key not in busy:
@@ -113,10 +121,20 @@ class Model:
         if job.dedupe is not None:
             self.keys[job.dedupe] = job.id
 
+    def hold(self, scope: str, cause: str, span: float | None) -> None:
+        until = inf if span is None else self.now + span
+        if cause == "retry_after":  # can only make it longer
+            until = max(until, self.holds.get((scope, cause), 0.0))
+        self.holds[scope, cause] = until
+
+    def resume(self, scope: str, cause: str) -> bool:
+        return self.now < self.holds.pop((scope, cause), 0.0)
+
     def claim(self, session: SessionId, claimed: Claimed) -> None:
         """Check one claim that the store made, and follow it."""
         job = self.jobs[claimed.lease.job_id]
         assert self.is_live(session), "a dead session was given work"
+        assert not self.is_held(), "a held lane gave work out"
         assert job.state is State.QUEUED, f"a {job.state} job was claimed"
         assert job.run_at <= self.now, "a job was claimed before its time"
         assert job.key is None or job.key not in self.busy_keys(), "two jobs of one key run at once"

@@ -80,3 +80,51 @@ def test_bad_words_are_answered_in_one_line(args: list[str], told: str, capsys: 
     said = capsys.readouterr().err
     assert told in said
     assert said.count("\n") == 1
+
+
+POLICIES = """
+[tasks.convert]
+max_attempts = 1
+
+[tasks.mail]
+max_attempts = 25
+backoff = { base = "1s", factor = 2, cap = "5m", jitter = "full" }
+
+[dependencies.gateway]
+breaker = false
+limiter = false
+budget = false
+"""
+
+
+def test_the_policies_of_a_file_are_played_beside_the_known_ones(
+    capsys: Capture, tmp_path: Path
+) -> None:  # E75
+    (tmp_path / "holdfast.toml").write_text(POLICIES)
+    assert main(["simulate", "--file", "holdfast.toml", "--scenario", "outage", "--json"]) == 0
+    games = {game["policy"]: game for game in json.loads(capsys.readouterr().out)["games"]}
+    assert list(games) == ["convert", "mail", "backoff", "everything"]
+    # One attempt does not outlive the trouble; twenty-five do.
+    assert games["convert"]["gave_up"] > 0 == games["mail"]["gave_up"]
+    assert games["mail"]["opened"] == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            ["--file", "holdfast.toml", "--task", "convrt"],
+            "holdfast.toml has no task 'convrt'; did you mean convert",
+        ),
+        (["--file", "holdfast.toml", "--dependency", "s3"], "holdfast.toml has no dependency 's3'"),
+        (["--task", "convert"], "--task and --dependency choose from a file of policies; name it by --file"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_told_in_one_line(
+    capsys: Capture, tmp_path: Path, given: list[str], told: str
+) -> None:  # E75
+    (tmp_path / "holdfast.toml").write_text(POLICIES)
+    assert main(["simulate", *given]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.count("\n") == 1

@@ -39,6 +39,14 @@ def play(
         list[str] | None,
         typer.Option("--policy", help="What is done about it; may be repeated. Default: all."),
     ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="holdfast.toml", help="Play the policies of this file too."),
+    ] = None,
+    task: Annotated[str | None, typer.Option("--task", help="Of the file: only this task.")] = None,
+    dependency: Annotated[
+        str | None, typer.Option("--dependency", help="Of the file: the guards of this dependency.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed plays the same game.")] = 1,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it.", dir_okay=False)
@@ -49,12 +57,15 @@ def play(
 
     Nothing is called, stored or waited for: minutes pass in a second.
     """  # fmt: skip
-    from holdfast.simulate.policies import PLAYS
+    from holdfast.simulate.policies import PLAYS, plays_of
     from holdfast.simulate.scenarios import SCENARIOS
     from holdfast.simulate.world import simulate as run
 
     scenarios = _chosen("scenario", scenario, SCENARIOS, FIRST)
-    plays = _chosen("policy", policy, PLAYS, PLAYS)
+    if file is None and (task or dependency):
+        raise UsageError("--task and --dependency choose from a file of policies; name it by --file")
+    own = [] if file is None else plays_of(file, task, dependency)
+    plays = [*own, *_chosen("policy", policy, PLAYS, PLAYS if not own else ("backoff", "everything"))]
     if plot is not None:
         _check(plot)
     games: list[Figures] = []

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from holdfast.domain.breaker import BreakerPolicy
 from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.limiter import LimiterPolicy
+from holdfast.domain.near import near
 from holdfast.domain.policy import Retry
+from holdfast.engine.policies.reading import load
+from holdfast.engine.policies.values import policy_of
+from holdfast.engine.tasks import Policy
+from holdfast.errors import UsageError
 
 #: As many services and clients are set up: 25 attempts over hours, spread as widely as can be.
 PATIENT = Retry(25, base="1s", factor=2, jitter="full", cap="300s")
@@ -54,3 +60,32 @@ EVERYTHING = Play(
 )
 
 PLAYS = {play.name: play for play in (BACKOFF, BREAKER, BUDGET, LIMITER, EVERYTHING)}
+
+
+def plays_of(file: str | Path, task: str | None = None, dependency: str | None = None) -> list[Play]:
+    """The policies of a file, to be played: of each task in it, or of one *task*, on this *dependency* (by default the only
+    one in the file, else one with the usual guards)."""
+    policies = load(file)
+    if task is not None and task not in policies.tasks:
+        raise UsageError(f"{file} has no task {task!r}; {near(task, policies.tasks)}")
+    if dependency is None and len(policies.dependencies) == 1:
+        [dependency] = policies.dependencies
+    if dependency is not None and dependency not in policies.dependencies:
+        raise UsageError(
+            f"{file} has no dependency {dependency!r}; {near(dependency, policies.dependencies)}"
+        )
+    names = list(policies.tasks) if task is None else [task]
+    if not names:
+        raise UsageError(f"{file} has no tasks; write [tasks.NAME], or leave --file out")
+    guards = DependencyPolicy() if dependency is None else policies.dependency(dependency)
+    on = "a dependency with the usual guards" if dependency is None else dependency
+    return [
+        Play(
+            name=name,
+            about=f"{Path(file).name}, on {on}",
+            dependency=guards,
+            retry=policy_of(policies, name, Policy()).retry,
+            hold_lane=True,
+        )
+        for name in names
+    ]
