@@ -21,11 +21,24 @@ STYLES = ("console", "json")
 LEVELS = ("debug", "info", "warning", "error", "critical")
 HIDDEN = "***"
 
-_SECRET_WORDS = {"password", "passwd", "secret", "token", "authorization", "apikey"}
+_SECRET_WORDS = {
+    "password", "passwd", "passphrase", "secret", "token", "authorization", "apikey", "cookie", "credential",
+    "credentials", "signature", "dsn",
+}  # fmt: skip
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
-_IN_URL = re.compile(r"""([A-Za-z][A-Za-z0-9+.-]*://[^\s:/@"'<>]*):[^\s"'<>]+@""")
-_NAMED = re.compile(r"""\b(password|passwd|secret|token|api_?key)(["']?\s*[=:]\s*["']?)[^\s&;,"'}]+""", re.I)
-_HEADER = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.I)
+# An address begins where its word begins: tried at every letter of it, a long text would take long.
+#: A password in an address: everything up to the last @ before the host ends.
+_IN_URL = re.compile(r"""((?<![\w+.-])[\w+.-]+://[^\s:/@"'<>]*):[^\s"'<>]+@""")
+#: What an address asks for: keys and signatures travel there, and nobody can tell which words are harmless.
+_QUERY = re.compile(r"""((?<![\w+.-])[\w+.-]+://[^\s?"'<>]*)\?[^\s"'<>]+""")
+_NAMES = "password|passwd|passphrase|secret|token|api[-_]?key|authorization|cookie|signature|credentials?"
+_NAMED = re.compile(rf"""({_NAMES})(["']?\s*[=:]\s*["']?)(?!(?:bearer|basic|digest)\s)[^\s&;,"'}}]+""", re.I)
+_HEADER = re.compile(r"\b(bearer|basic|digest)\s+[A-Za-z0-9._~+/=-]{6,}", re.I)
+#: Secrets that are known by their looks: JSON web tokens, keys of well-known services, our own.
+_LOOKS = re.compile(
+    r"\beyJ[\w-]{8,}\.[\w-]{4,}\.[\w-]*|\b(?:sk|rk)[-_][\w-]{16,}|\bgh[pousr]_\w{20,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
+    r"|\bxox[abprs]-[\w-]{10,}|\bwhsec_[\w+/=-]{8,}|\bhf_[\w-]{20,}"
+)
 
 #: What became of the job, where the event's name says it (E63 `status`).
 _STATUS = {
@@ -162,7 +175,10 @@ def is_secret(key: str) -> bool:
 
 
 def redact_text(text: str) -> str:
-    """*text* without the passwords of URLs, values of `password=…` and credentials of headers."""
+    """*text* without the passwords and queries of URLs, values of `password=…`, credentials of headers, and keys that are
+    known by their looks."""
     text = _IN_URL.sub(rf"\1:{HIDDEN}@", text)
+    text = _QUERY.sub(rf"\1?{HIDDEN}", text)
     text = _HEADER.sub(rf"\1 {HIDDEN}", text)
-    return _NAMED.sub(rf"\1\2{HIDDEN}", text)
+    text = _NAMED.sub(rf"\1\2{HIDDEN}", text)
+    return _LOOKS.sub(HIDDEN, text)

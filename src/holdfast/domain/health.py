@@ -1,0 +1,246 @@
+"""Whether all is well (E65): facts in, a judgement out. Each check says what was seen, what it was held against, what to do.
+
+pass   nothing to do
+warn   somebody should look: it may come right by itself
+fail   jobs do not get done as they should
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from holdfast.domain.breaker import BreakerState
+from holdfast.domain.census import OF_LATE, Census
+from holdfast.domain.duration import duration, spell
+from holdfast.domain.lanes import Cause, Held, ScopeKind, holding
+from holdfast.errors import UsageError
+
+
+class Level(StrEnum):
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """From where on a fact is worth a word. `HOLDFAST_HEALTH_QUEUE_DEPTH=50000` sets one by environment."""
+
+    queue_depth: int = 10_000  #: jobs due in one queue: warn
+    oldest_wait: timedelta = timedelta(minutes=5)  #: of the next job of a lane that nothing holds: warn
+    oldest_wait_fail: timedelta = timedelta(minutes=30)  #: likewise: fail
+    stuck: int = 1  #: attempts that run on for too long: warn
+    lost: int = 100  #: leases that ran out and were not taken back: fail; one is worth a warning
+    retry_failures: float = 0.5  #: share of retries that failed of late: warn …
+    retry_sample: int = 20  #: … if there were at least so many
+    overdue: timedelta = timedelta(seconds=30)  #: a delayed job that came due and was not let into line: fail
+    late_tick: timedelta = timedelta(minutes=1)  #: a schedule that should have ticked: warn
+    dead_letters: int = 1_000  #: warn
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Thresholds:
+        values: dict[str, Any] = {}
+        for name in (one.name for one in fields(cls)):
+            source = f"HOLDFAST_HEALTH_{name.upper()}"
+            if text := environment.get(source):
+                values[name] = _read(source, text, getattr(cls(), name))
+        return cls(**values)
+
+
+def _read(source: str, text: str, default: Any) -> Any:
+    try:
+        value = duration(text) if isinstance(default, timedelta) else type(default)(text)
+    except (UsageError, ValueError):
+        example = "5m" if isinstance(default, timedelta) else default
+        raise UsageError(f"{source} is {text[:40]!r}; it is like {example}") from None
+    if value < type(value)():
+        raise UsageError(f"{source} is {text[:40]!r}; it must not be negative")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """What is known. *now* is the store's clock."""
+
+    census: Census
+    now: datetime
+    holds: Sequence[Held] = ()
+    breakers: Mapping[str, BreakerState] = field(default_factory=dict)  #: by the dependency's label
+    workers: int = 0
+    lost: int = 0  #: leases that ran out
+    stuck: int = 0
+    ticks: Mapping[str, datetime] = field(default_factory=dict)  #: when each schedule is due
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    level: Level
+    seen: Any
+    threshold: Any
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    checks: tuple[Check, ...]
+
+    @property
+    def level(self) -> Level:
+        levels = {check.level for check in self.checks}
+        return Level.FAIL if Level.FAIL in levels else Level.WARN if Level.WARN in levels else Level.PASS
+
+
+def judge_health(vitals: Vitals, limits: Thresholds) -> Health:
+    """Every fact of E65, held against its threshold."""
+    return Health(
+        (
+            _workers(vitals),
+            _queue_depth(vitals, limits),
+            _oldest_wait(vitals, limits),
+            _lost(vitals, limits),
+            _stuck(vitals, limits),
+            _retries(vitals, limits),
+            _promotion(vitals, limits),
+            _schedules(vitals, limits),
+            Check("relay", Level.PASS, "not in use", None, "there is no outbox to relay"),
+            _breakers(vitals),
+            _pauses(vitals),
+            _dead_letters(vitals, limits),
+        )
+    )
+
+
+def _workers(vitals: Vitals) -> Check:
+    waiting = sum(line.waiting for line in vitals.census.lines.values())
+    if vitals.workers or not waiting:
+        return Check("workers", Level.PASS, vitals.workers, 1, f"{vitals.workers} live")
+    return Check(
+        "workers", Level.FAIL, 0, 1, f"{waiting:,} jobs wait and no worker lives; start `holdfast worker`"
+    )
+
+
+def _queue_depth(vitals: Vitals, limits: Thresholds) -> Check:
+    depths: dict[str, int] = {}
+    for lane, line in vitals.census.lines.items():
+        depths[lane.queue] = depths.get(lane.queue, 0) + line.waiting
+    queue, most = max(depths.items(), key=lambda item: item[1], default=("", 0))
+    if most < limits.queue_depth:
+        return Check(
+            "queue_depth", Level.PASS, most, limits.queue_depth, f"at most {most:,} jobs wait in a queue"
+        )
+    text = f"{most:,} jobs wait in queue {queue!r}; see `holdfast lanes` for what holds them, or add workers"
+    return Check("queue_depth", Level.WARN, most, limits.queue_depth, text)
+
+
+def _oldest_wait(vitals: Vitals, limits: Thresholds) -> Check:
+    """Of lanes that nothing holds: behind a pause or an open breaker jobs are meant to wait."""
+    stopped = {label for label, state in vitals.breakers.items() if state is not BreakerState.CLOSED}
+    waits = [
+        (line.oldest, lane.label)
+        for lane, line in vitals.census.lines.items()
+        if line.oldest is not None
+        and holding(vitals.holds, lane) is None
+        and lane.label.partition("@")[2] not in stopped
+    ]
+    longest, label = max(waits, default=(timedelta(), ""))
+    seconds, fail = round(longest.total_seconds(), 1), longest >= limits.oldest_wait_fail
+    if longest < limits.oldest_wait and not fail:
+        text = f"the next jobs have waited for at most {_words(longest)}"
+        return Check("oldest_wait", Level.PASS, seconds, limits.oldest_wait.total_seconds(), text)
+    text = f"the next job of {label} has waited for {_words(longest)}; `holdfast explain` says why"
+    level, bound = (Level.FAIL, limits.oldest_wait_fail) if fail else (Level.WARN, limits.oldest_wait)
+    return Check("oldest_wait", level, seconds, bound.total_seconds(), text)
+
+
+def _lost(vitals: Vitals, limits: Thresholds) -> Check:
+    if not vitals.lost:
+        return Check("lost_leases", Level.PASS, 0, limits.lost, "no lease has run out")
+    level = Level.FAIL if vitals.lost >= limits.lost else Level.WARN
+    text = f"{vitals.lost} jobs of lost workers wait to be taken back; run a worker without --no-duties"
+    return Check("lost_leases", level, vitals.lost, limits.lost, text)
+
+
+def _stuck(vitals: Vitals, limits: Thresholds) -> Check:
+    if vitals.stuck < max(limits.stuck, 1):
+        return Check(
+            "stuck", Level.PASS, vitals.stuck, limits.stuck, f"{vitals.stuck} attempts run for too long"
+        )
+    text = f"{vitals.stuck} attempts run longer than their task's stuck_after; see `holdfast doctor`"
+    return Check("stuck", Level.WARN, vitals.stuck, limits.stuck, text)
+
+
+def _retries(vitals: Vitals, limits: Thresholds) -> Check:
+    retried, vain = vitals.census.retried, vitals.census.retried_in_vain
+    share = round(vain / retried, 3) if retried else 0.0
+    text = f"{vain} of {retried} retries failed in the last {_words(OF_LATE)}"
+    if retried < limits.retry_sample or share < limits.retry_failures:
+        return Check("retry_failures", Level.PASS, share, limits.retry_failures, text)
+    return Check(
+        "retry_failures",
+        Level.WARN,
+        share,
+        limits.retry_failures,
+        f"{text}; `holdfast dead groups` shows the causes",
+    )
+
+
+def _promotion(vitals: Vitals, limits: Thresholds) -> Check:
+    """The duties are known by what they do: a job that has come due is let into line within a second."""
+    late, bound = vitals.census.overdue, limits.overdue.total_seconds()
+    seen = round(late.total_seconds(), 1)
+    stopped = sorted(held.scope.name for held in vitals.holds if held.scope.kind is ScopeKind.DUTY)
+    if {"delayed", "retries"} & set(stopped):
+        return Check("duties", Level.PASS, seen, bound, f"paused: {', '.join(stopped)}")
+    if late < limits.overdue:
+        return Check("duties", Level.PASS, seen, bound, "jobs that come due are let into line")
+    text = f"a delayed job came due {_words(late)} ago and is not in line; run a worker without --no-duties"
+    return Check("duties", Level.FAIL, seen, bound, text)
+
+
+def _schedules(vitals: Vitals, limits: Thresholds) -> Check:
+    held = {one.scope.name for one in vitals.holds if one.scope.kind is ScopeKind.SCHEDULE}
+    stopped = any(one.scope.kind is ScopeKind.DUTY and one.scope.name == "schedules" for one in vitals.holds)
+    late = sorted(
+        name
+        for name, due in vitals.ticks.items()
+        if name not in held and vitals.now - due >= limits.late_tick
+    )
+    bound = limits.late_tick.total_seconds()
+    if not late or stopped:
+        text = "paused" if stopped else f"{len(vitals.ticks)} tick in time"
+        return Check("schedules", Level.PASS, 0, bound, text)
+    text = f"{', '.join(late[:3])} should have ticked; run a worker with their app, or `holdfast schedules` to look"
+    return Check("schedules", Level.WARN, len(late), bound, text)
+
+
+def _breakers(vitals: Vitals) -> Check:
+    opened = sorted(label for label, state in vitals.breakers.items() if state is not BreakerState.CLOSED)
+    if not opened:
+        return Check(
+            "breakers", Level.PASS, [], None, f"{len(vitals.breakers)} dependencies, none is stopped"
+        )
+    text = f"calls to {', '.join(opened[:5])} are stopped and will be tried again; see `holdfast breakers`"
+    return Check("breakers", Level.WARN, opened, None, text)
+
+
+def _pauses(vitals: Vitals) -> Check:
+    paused = [str(held.scope) for held in vitals.holds if held.cause is Cause.PAUSE]
+    text = f"paused: {', '.join(paused[:5])}" if paused else "nothing is paused"
+    return Check("pauses", Level.PASS, paused, None, text)
+
+
+def _dead_letters(vitals: Vitals, limits: Thresholds) -> Check:
+    count = vitals.census.dead_letters
+    if count < limits.dead_letters:
+        return Check("dead_letters", Level.PASS, count, limits.dead_letters, f"{count:,} dead letters")
+    text = f"{count:,} dead letters; `holdfast dead groups` shows their causes"
+    return Check("dead_letters", Level.WARN, count, limits.dead_letters, text)
+
+
+def _words(span: timedelta) -> str:
+    return spell(timedelta(seconds=round(span.total_seconds())))

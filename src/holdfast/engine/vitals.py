@@ -1,0 +1,46 @@
+"""Gathers what health is judged by (`holdfast.domain.health`): a few cheap looks at the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+
+from holdfast.domain.health import Vitals
+from holdfast.engine.engine import Engine
+from holdfast.errors import SchemaMismatch, StoreError
+
+#: No count goes on beyond this: a backlog of a million is as bad as one of two.
+MOST = 1_000_000
+#: How many lost and stuck attempts are looked for.
+MOST_SICK = 1000
+#: How long the store may take to answer a process that wants to be called ready.
+READY_WITHIN = 1.0
+
+
+async def take_vitals(engine: Engine, schedules: Collection[str] = ()) -> Vitals:
+    """As they are now. Of *schedules* it is known that somebody should see to them."""
+    store, limits = engine.store, engine.stuck_limits()
+    return Vitals(
+        census=await store.census(MOST),
+        now=await store.now(),
+        holds=await store.holds(),
+        breakers={outlook.dependency.label: outlook.breaker.state for outlook in await store.outlooks()},
+        workers=len(await store.workers()),
+        lost=len(await store.expired(MOST_SICK)),
+        stuck=len(await store.stuck(limits, MOST_SICK)) if limits else 0,
+        ticks={tick.name: tick.due for tick in await store.ticks() if tick.name in schedules}
+        if schedules
+        else {},
+    )
+
+
+async def not_ready(engine: Callable[[], Awaitable[Engine]]) -> str | None:
+    """Why this process cannot do its work now, in words for anybody; None: it can."""
+    try:
+        async with asyncio.timeout(READY_WITHIN):
+            await (await engine()).store.holds()
+    except SchemaMismatch:
+        return "the database's schema is not of this version; run `holdfast migrate`"
+    except (StoreError, TimeoutError):
+        return "the database does not answer"
+    return None

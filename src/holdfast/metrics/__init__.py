@@ -1,0 +1,1 @@
+"""Metrics for Prometheus: what this process has done, and how the jobs stand."""

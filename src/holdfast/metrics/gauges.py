@@ -1,0 +1,79 @@
+"""How the jobs stand, read from the store when somebody asks: seldom, briefly, and once for all who ask at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from holdfast.domain.breaker import BreakerState
+from holdfast.domain.census import Census
+from holdfast.engine.engine import Engine
+from holdfast.engine.lanestore import Outlook
+from holdfast.engine.log import Log
+from holdfast.engine.ports import Clock
+from holdfast.engine.vitals import MOST
+from holdfast.errors import StoreError
+
+log = Log("holdfast.metrics")
+
+#: A look is good for this long at least, and for so many times its own duration: however large the database is, looking at
+#: it takes a twentieth of the time at the most.
+FRESH_SECONDS, PATIENCE = 5.0, 20.0
+#: A look that takes longer is given up, and the gauges are missing.
+LONGEST_LOOK = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    census: Census
+    outlooks: Sequence[Outlook]
+
+
+class Gauges:
+    def __init__(self, engine: Callable[[], Awaitable[Engine]], clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+        self._looking: asyncio.Task[Seen | None] | None = None
+        self._stale_at = 0.0
+        self._judged_at: datetime | None = None
+        self.seen: Seen | None = None  #: None: the store did not answer
+        self.open_seconds: dict[str, float] = {}  #: by the dependency's label
+
+    async def look(self) -> Seen | None:
+        """What is to be seen, not older than its time. Whoever asks while somebody looks gets the same."""
+        if self._looking is None and self._clock.monotonic() < self._stale_at:
+            return self.seen
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look(), name="census")
+        try:
+            return await asyncio.shield(self._looking)
+        finally:
+            if self._looking is not None and self._looking.done():
+                self._looking = None
+
+    async def _look(self) -> Seen | None:
+        began = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(LONGEST_LOOK):
+                store = (await self._engine()).store
+                self.seen = Seen(await store.census(MOST), await store.outlooks())
+                self._add_open_time(self.seen.outlooks)
+        except (StoreError, TimeoutError) as error:
+            log.warning("metrics.waits", reason=str(error) or f"no answer within {LONGEST_LOOK:.0f} s")
+            self.seen = None
+        now = self._clock.monotonic()
+        self._stale_at = now + max(FRESH_SECONDS, PATIENCE * (now - began))
+        return self.seen
+
+    def _add_open_time(self, outlooks: Sequence[Outlook]) -> None:
+        """By the store's clock, from the last look on; a breaker that opened since then: from its opening on."""
+        for outlook in outlooks:
+            label, breaker = outlook.dependency.label, outlook.breaker
+            total = self.open_seconds.setdefault(label, 0.0)
+            if breaker.state is BreakerState.CLOSED or breaker.opened_at is None:
+                continue
+            since = max(breaker.opened_at, self._judged_at) if self._judged_at else outlook.now
+            self.open_seconds[label] = total + max((outlook.now - since).total_seconds(), 0.0)
+        if outlooks:
+            self._judged_at = outlooks[0].now
