@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from holdfast.domain.duration import spell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,3 +27,17 @@ class Webhook:
     @property
     def is_enabled(self) -> bool:
         return self.disabled_at is None
+
+    def answered(self, *, well: bool, now: datetime, disable_after: timedelta) -> Webhook:
+        """After one more delivery. What has failed since *disable_after* ago is disabled; a success does not enable it."""
+        if well:
+            return replace(self, failing_since=None)
+        since = self.failing_since or now
+        if self.disabled_at is not None or now - since < disable_after:
+            return replace(self, failing_since=since)
+        reason = (
+            f"no delivery has succeeded for {spell(disable_after)}"
+            if disable_after
+            else "its endpoint is gone"
+        )
+        return replace(self, failing_since=since, disabled_at=now, disabled_reason=reason)

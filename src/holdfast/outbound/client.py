@@ -1,0 +1,187 @@
+"""The one client for URLs that users gave: it resolves once, checks every answer, and connects to that very address.
+
+```text
+  URL ──read──▶ host, port ──resolve──▶ addresses ──all open?──▶ connect to one of them
+```
+
+Between the check and the connection nobody is asked again, so a name that answers differently the second time gains nothing.
+The name stays in Host and in the TLS handshake, so certificates are checked as ever. Redirects are answers like any other,
+proxies of the environment are not used, a connection serves one call, and an answer is read up to a bound, as it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import NamedTuple
+
+import httpx2
+
+from holdfast.domain.addresses import Network, Target, is_open, read_target
+from holdfast.errors import TargetNotAllowed
+
+#: The addresses of a host.
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+MOST_BYTES = 64_000
+MOST_SECONDS = 10.0
+#: Of the addresses of a name so many are tried, one after the other.
+TRIES = 3
+
+
+class Unreachable(ConnectionError):
+    """Nobody answered, or not in HTTP. Why is its cause; its text tells nothing about the network behind it."""
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]  #: by lower-case names
+    body: bytes  #: as it came over the wire, at most as much as was asked for
+
+
+async def look_up(host: str, port: int) -> Sequence[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class Outbound:
+    """*allowed* are networks that may be called although they are not public. *resolve* is asked once a call."""
+
+    def __init__(
+        self,
+        *,
+        allowed: Sequence[Network] = (),
+        resolve: Resolve = look_up,
+        context: ssl.SSLContext | None = None,
+        seconds: float = MOST_SECONDS,
+    ) -> None:
+        self._allowed, self._resolve, self._seconds = tuple(allowed), resolve, seconds
+        self._context = context
+
+    def check(self, url: str) -> Target:
+        """`TargetNotAllowed` for a URL that can be seen not to be callable, without asking anybody."""
+        return read_target(url, self._allowed)
+
+    async def check_address(self, url: str) -> None:
+        """`check`, and that the name leads to no closed address now. One that leads nowhere may do so later."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._addresses(self.check(url))
+        except (Unreachable, TimeoutError):
+            return
+
+    async def call(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        most: int = MOST_BYTES,
+    ) -> Answer:
+        """One request, one answer, of which at most *most* bytes are read; all within the client's seconds.
+
+        `TargetNotAllowed` when it must not be made, `TimeoutError` and `Unreachable` when it came to nothing.
+        """
+        target = self.check(url)
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._call(method, target, body, headers or {}, most)
+        except TimeoutError:
+            raise TimeoutError(f"no answer within {self._seconds:g} s") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ssl.SSLError) as error:
+            if isinstance(error, Unreachable):
+                raise
+            raise Unreachable(_why(error)) from error
+
+    async def _call(
+        self, method: str, target: Target, body: bytes, headers: Mapping[str, str], most: int
+    ) -> Answer:
+        addresses = await self._addresses(target)
+        for address in addresses[: TRIES - 1]:
+            try:
+                return await self._send(method, target, address, body, headers, most)
+            except httpx2.ConnectError:  # nothing was sent: another address of the same name may do
+                if address == addresses[-1]:
+                    raise
+        return await self._send(
+            method, target, addresses[min(TRIES, len(addresses)) - 1], body, headers, most
+        )
+
+    async def _addresses(self, target: Target) -> list[str]:
+        if target.address is not None:
+            return [str(target.address)]
+        try:
+            found = [ip_address(text) for text in await self._resolve(target.host, target.port)]
+        except (OSError, UnicodeError) as error:
+            raise Unreachable("it could not be reached") from error
+        except ValueError:  # an address with a zone: of this machine's own links
+            raise TargetNotAllowed("its address is not a public one") from None
+        if not found:
+            raise Unreachable("it could not be reached")
+        if not all(is_open(address, self._allowed) for address in found):
+            raise TargetNotAllowed("its address is not a public one")
+        return [str(address) for address in found]
+
+    async def _send(
+        self,
+        method: str,
+        target: Target,
+        address: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        most: int,
+    ) -> Answer:
+        timeout = dict.fromkeys(("connect", "read", "write", "pool"), self._seconds)
+        request = httpx2.Request(
+            method,
+            httpx2.URL(scheme=target.scheme, host=address, port=target.port, raw_path=target.path.encode()),
+            headers={
+                "host": target.authority,
+                "user-agent": "holdfast",
+                "accept-encoding": "identity",
+                "connection": "close",
+                **headers,
+            },
+            content=body,
+            extensions={"timeout": timeout, "sni_hostname": target.host},
+        )
+        # Made anew for each call: a connection that was opened for one name is never used for another.
+        async with httpx2.AsyncHTTPTransport(verify=self._tls(), trust_env=False) as transport:
+            response = await transport.handle_async_request(request)
+            try:
+                read = await _read(response, most)
+            finally:
+                await response.aclose()
+        told = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status_code, told, read)
+
+    def _tls(self) -> ssl.SSLContext:
+        if self._context is None:
+            self._context = httpx2.create_ssl_context(trust_env=False)
+        return self._context
+
+
+def _why(error: BaseException) -> str:
+    """For people: a certificate is worth telling apart, the rest only says what is where."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return "its certificate cannot be trusted"
+        cause = cause.__cause__ or cause.__context__
+    return "it could not be reached"
+
+
+async def _read(response: httpx2.Response, most: int) -> bytes:
+    """The first bytes of the answer as they came: nothing is unpacked, so nothing can unfold."""
+    if most <= 0:
+        return b""
+    read = bytearray()
+    async for chunk in response.aiter_raw():
+        read += chunk
+        if len(read) >= most:
+            break
+    return bytes(read[:most])

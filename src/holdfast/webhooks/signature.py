@@ -1,0 +1,79 @@
+"""Signatures by Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`, with secrets that begin with `whsec_`. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+from holdfast.errors import BadSignature, UsageError
+
+PREFIX = "whsec_"
+SECRET_BYTES = 32
+#: How old, or how far ahead, a signed message may be.
+TOLERANCE = timedelta(minutes=5)
+_MOST_SIGNATURES = 20
+_LONGEST_ID = 256
+
+
+def write_secret(random: bytes) -> str:
+    return PREFIX + base64.b64encode(random).decode()
+
+
+def read_secret(secret: str) -> bytes:
+    try:
+        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not secret.startswith(PREFIX) or not 24 <= len(key) <= 64:
+        raise UsageError(f"this is not a secret of a webhook; it is {PREFIX} and 24 to 64 bytes as base64")
+    return key
+
+
+def sign(secrets: Sequence[str], message_id: str, at: datetime, body: bytes) -> dict[str, str]:
+    """The three headers; during a rotation the message is signed with each secret."""
+    timestamp = str(int(at.timestamp()))
+    signatures = [_signature(read_secret(secret), message_id, timestamp, body) for secret in secrets]
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": " ".join(f"v1,{signature}" for signature in signatures),
+    }
+
+
+def verify(
+    secrets: Sequence[str],
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    now: datetime,
+    tolerance: timedelta = TOLERANCE,
+) -> str:
+    """The id of a message that was signed with one of these *secrets*, not longer ago than *tolerance*; else
+    `BadSignature`. *headers* are looked up by lower-case names."""
+    message_id = headers.get("webhook-id", "")
+    timestamp = headers.get("webhook-timestamp", "")
+    given = headers.get("webhook-signature", "").split(" ")
+    if not message_id or not given[0] or not (timestamp.isascii() and timestamp.isdigit()):
+        raise BadSignature("the headers webhook-id, webhook-timestamp and webhook-signature are needed")
+    if len(message_id) > _LONGEST_ID or len(timestamp) > 12 or not message_id.isascii() or "." in message_id:
+        raise BadSignature("webhook-id or webhook-timestamp is not one of Standard Webhooks")
+    if abs(now.timestamp() - int(timestamp)) > tolerance.total_seconds():
+        raise BadSignature("webhook-timestamp is too old or too far ahead; check the clock of the sender")
+    wanted = [_signature(read_secret(secret), message_id, timestamp, body).encode() for secret in secrets]
+    found = False
+    for signature in given[:_MOST_SIGNATURES]:
+        version, _, value = signature.partition(",")
+        for right in wanted:  # all are compared, each in constant time
+            found |= version == "v1" and hmac.compare_digest(right, value.encode(errors="replace"))
+    if not found:
+        raise BadSignature("no signature fits; check the secret, and that the body is signed byte for byte")
+    return message_id
+
+
+def _signature(key: bytes, message_id: str, timestamp: str, body: bytes) -> str:
+    signed = f"{message_id}.{timestamp}.".encode() + body
+    return base64.b64encode(hmac.new(key, signed, sha256).digest()).decode()

@@ -1,0 +1,190 @@
+"""The verbs of webhooks, as an app offers them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from holdfast.domain.cloudevent import of_test
+from holdfast.domain.job import JobId
+from holdfast.domain.webhook import Webhook
+from holdfast.engine.engine import BATCH, Engine
+from holdfast.engine.tasks import checked_word
+from holdfast.errors import Conflict, UnknownWebhook, UsageError
+from holdfast.webhooks.choosing import delivery_id, is_alone, read_events
+from holdfast.webhooks.delivering import delivery, find
+from holdfast.webhooks.dispatching import BOOKMARK, deliveries
+from holdfast.webhooks.envelope import written
+from holdfast.webhooks.receiving import receive
+from holdfast.webhooks.signature import write_secret
+from holdfast.webhooks.subjects import Subjects
+
+#: Each event is weighed against every webhook, and sent to each that wants it.
+MOST_PER_OWNER, MOST = 20, 1000
+_LONGEST_DESCRIPTION = 500
+#: No event has a larger number.
+LARGEST = 2**63 * 1000
+
+
+class WebhookVerbs(ABC):
+    """Who is told of what happens, and who may ask for retries by signed messages."""
+
+    @abstractmethod
+    async def engine(self) -> Engine:
+        """The engine of the running event loop."""
+
+    async def create_webhook(
+        self,
+        url: str,
+        *,
+        events: str | Collection[str] = (),
+        owner: str | None = None,
+        description: str = "",
+    ) -> Webhook:
+        """Tell *url* of what happens from now on: the kinds of *events* (none: the ends of jobs; "*": all), of the jobs of
+        *owner* (None: everybody's). Its secret is in `secrets`. `TargetNotAllowed` for a URL that must not be called."""
+        engine = await self.engine()
+        kinds = read_events(events)
+        await engine.outbound.check_address(url)
+        put = await _put(engine, url=url, events=kinds, owner=owner, description=description, inbound=False)
+        await _begin_now(engine, put)
+        return put
+
+    async def create_inbound_webhook(self, *, owner: str | None = None, description: str = "") -> Webhook:
+        """Let others ask for retries of the jobs of *owner* (None: everybody's) by messages signed with its secret."""
+        engine = await self.engine()
+        return await _put(engine, url="", events=(), owner=owner, description=description, inbound=True)
+
+    async def webhooks(self) -> list[Webhook]:
+        """Oldest first."""
+        return await (await self.engine()).store.webhooks()
+
+    async def webhook(self, webhook_id: str) -> Webhook:
+        """`UnknownWebhook` when there is none."""
+        return await _known(await self.engine(), webhook_id)
+
+    async def rotate_webhook_secret(self, webhook_id: str, *, keep_old: bool = True) -> Webhook:
+        """A new secret, first in `secrets`. Messages are signed with the old one too, and inbound ones may be, until the
+        next rotation; without *keep_old* only the new one is valid."""
+        engine = await self.engine()
+        webhook = await _known(engine, webhook_id)
+        kept = webhook.secrets[:1] if keep_old else ()
+        secrets = (write_secret(engine.ids.secret()), *kept)
+        return await engine.store.put_webhook(replace(webhook, secrets=secrets))
+
+    async def retire_webhook_secret(self, webhook_id: str) -> Webhook:
+        """End a rotation: only the newest secret stays valid."""
+        engine = await self.engine()
+        webhook = await _known(engine, webhook_id)
+        return await engine.store.put_webhook(replace(webhook, secrets=webhook.secrets[:1]))
+
+    async def enable_webhook(self, webhook_id: str) -> Webhook:
+        """Begin anew after it was disabled: it is told of what happens from now on (`replay_webhook` tells the rest)."""
+        engine = await self.engine()
+        webhook = await _known(engine, webhook_id)
+        cleared = replace(webhook, failing_since=None, disabled_at=None, disabled_reason=None)
+        put = await engine.store.put_webhook(cleared)
+        if not webhook.is_enabled:
+            await _begin_now(engine, put)
+        return put
+
+    async def disable_webhook(self, webhook_id: str, *, reason: str = "by a person") -> Webhook:
+        """Send it nothing more until it is enabled; what waits to be sent is not."""
+        engine = await self.engine()
+        webhook = await _known(engine, webhook_id)
+        if not webhook.is_enabled:
+            return webhook
+        told = replace(webhook, disabled_at=await engine.store.now(), disabled_reason=reason[:200])
+        return await engine.store.put_webhook(told)
+
+    async def remove_webhook(self, webhook_id: str) -> None:
+        """What waits to be sent to it is not."""
+        if not await (await self.engine()).store.remove_webhook(webhook_id):
+            raise UnknownWebhook(webhook_id)
+
+    async def test_webhook(self, webhook_id: str) -> JobId:
+        """Send it a message about nothing, once, even when it is disabled; the job that does, whose result is the status."""
+        engine = await self.engine()
+        webhook = await _outbound(engine, webhook_id)
+        now, job_id = await engine.store.now(), engine.ids.job_id()
+        message = f"msg_test_{job_id.replace('-', '')}"
+        body = written(of_test(message, now, webhook.id)).decode()
+        job = delivery(webhook.id, message, body, delivery_id(message, now), test=True)
+        [answer] = await engine.enqueue([job])
+        return answer.id
+
+    async def replay_webhook(self, webhook_id: str, *, after: int = 0, before: int | None = None) -> int:
+        """Tell it again of the events behind *after* and before *before* that it wants; how many messages. Their ids are the
+        same as the first time, so that a receiver may pass by what it has seen."""
+        engine = await self.engine()
+        webhook = await _outbound(engine, webhook_id)
+        if not webhook.is_enabled:
+            raise Conflict(
+                f"the webhook {webhook_id} is disabled: {webhook.disabled_reason}; enable it first"
+            )
+        if not 0 <= after <= LARGEST or not (before is None or 0 <= before <= LARGEST):
+            raise UsageError("after and before are numbers of events")
+        store, subjects, name, done = engine.store, Subjects(engine.store), str(engine.ids.job_id()), 0
+        end = await store.newest_event() if before is None else before - 1  # not what it causes itself
+        while events := [e for e in await store.events(after=after, limit=BATCH) if e.id <= end]:
+            jobs = await deliveries([webhook], events, subjects, replay=name)
+            await engine.enqueue(jobs)
+            done, after = done + len(jobs), events[-1].id
+        return done
+
+    async def receive_webhook(self, webhook_id: str, headers: Mapping[str, str], body: bytes) -> JobId:
+        """Do what a signed message asks: `{"action": "retry", "job": id}`, for jobs of its webhook's owner. The id of the job
+        that will be retried; a message that was sent before does nothing more. `BadSignature` when it is not to be believed."""
+        return await receive(await self.engine(), webhook_id, headers, body)
+
+
+async def _put(
+    engine: Engine, *, url: str, events: tuple[str, ...], owner: str | None, description: str, inbound: bool
+) -> Webhook:
+    there = await engine.store.webhooks()
+    if len(there) >= MOST or (
+        owner is not None and sum(other.owner == owner for other in there) >= MOST_PER_OWNER
+    ):
+        raise Conflict(
+            f"there are as many webhooks as there may be: {MOST_PER_OWNER} of an owner, {MOST:,} in all"
+        )
+    if not isinstance(description, str) or len(description) > _LONGEST_DESCRIPTION or "\0" in description:
+        raise UsageError(f"description is a text of at most {_LONGEST_DESCRIPTION} characters")
+    return await engine.store.put_webhook(
+        Webhook(
+            id=f"wh_{engine.ids.job_id().replace('-', '')}",
+            url=url,
+            events=events,
+            owner=None if owner is None else checked_word("owner", owner),
+            secrets=(write_secret(engine.ids.secret()),),
+            inbound=inbound,
+            description=description,
+            created_at=await engine.store.now(),
+        )
+    )
+
+
+async def _begin_now(engine: Engine, webhook: Webhook) -> None:
+    """Nobody has moved the bookmark while there was nobody to tell: it is at an event of long ago.
+
+    The end of the log is read before the others are looked for. So whoever is made later is told of all that follows.
+    """
+    store = engine.store
+    before, newest = await store.bookmark(BOOKMARK), await store.newest_event()
+    if is_alone(webhook.id, await store.webhooks()) and (before is None or before < newest):
+        await store.move_bookmark(BOOKMARK, before=before, to=newest)
+
+
+async def _known(engine: Engine, webhook_id: str) -> Webhook:
+    webhook = await find(engine, webhook_id)
+    if webhook is None:
+        raise UnknownWebhook(webhook_id)
+    return webhook
+
+
+async def _outbound(engine: Engine, webhook_id: str) -> Webhook:
+    webhook = await _known(engine, webhook_id)
+    if webhook.inbound:
+        raise Conflict(f"the webhook {webhook_id} is inbound; nothing is sent to it")
+    return webhook

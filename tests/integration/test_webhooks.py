@@ -1,0 +1,450 @@
+"""Webhooks with real workers and a real endpoint: each message once, signed, tried again, and never in anybody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+from cloudevents.core.bindings.http import HTTPMessage, from_structured_event
+
+from holdfast import Conflict, Fatal, Holdfast, State, UsageError
+from holdfast.domain.webhook import Webhook
+from holdfast.errors import BadSignature, TargetNotAllowed, UnknownJob, UnknownWebhook
+from holdfast.webhooks.choosing import TASK
+from holdfast.webhooks.dispatching import BOOKMARK, Dispatching, deliveries
+from holdfast.webhooks.signature import sign, write_secret
+from holdfast.webhooks.subjects import Subjects
+from tests.integration.endpoint import ALLOW, Endpoint
+from tests.integration.world import ONCE, Database, new_app, until, work, working
+
+
+def make_app(url: str) -> Holdfast:
+    app = new_app(url, outbound_allow=ALLOW, lease="2s")
+
+    @app.task(retry=ONCE)
+    async def convert(name: str) -> str:
+        if name == "bad":
+            raise Fatal("no such page", code="BAD_PAGE")
+        return name
+
+    return app
+
+
+@pytest.fixture
+def app(db: Database) -> Holdfast:
+    return make_app(db.url)
+
+
+@pytest.fixture(autouse=True)
+def new_lanes_are_seen_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first message to a webhook waits until workers look for new lanes, every five seconds."""
+    monkeypatch.setattr("holdfast.worker.claiming.REFRESH_EVERY", 0.1)
+
+
+async def sent(app: Holdfast, webhook: Webhook) -> list[Any]:
+    """The jobs that tell this webhook."""
+    return (await app.jobs(tag=f"webhook:{webhook.id}", limit=1000)).rows
+
+
+async def test_the_end_of_a_job_is_told_signed_and_in_an_envelope_that_others_read(
+    app: Holdfast,
+) -> None:  # E61
+    async with app, Endpoint() as endpoint:
+        webhook = await app.create_webhook(endpoint.url)
+        await app.tasks["convert"].enqueue("a", owner="ann")
+        await app.tasks["convert"].enqueue("bad")
+        async with working(app):
+            messages = await endpoint.until(2)
+    assert sorted(endpoint.kinds) == ["complete", "failed"]
+    for message in messages:
+        message.verify(webhook.secrets[0])
+        event = from_structured_event(HTTPMessage(message.headers, message.body))
+        data = event.get_data()
+        assert isinstance(data, dict)
+        assert data["task"] == "convert"
+        assert message.id == f"msg_{webhook.id}_{event.get_id()}"
+    told = {message.kind: message.event["data"] for message in messages}
+    assert told["complete"]["owner"] == "ann"
+    assert told["failed"]["meta"]["error_code"] == "BAD_PAGE"
+
+
+async def test_a_webhook_is_told_of_its_owners_jobs_and_its_kinds_of_events_only(
+    app: Holdfast,
+) -> None:  # E61
+    async with app, Endpoint() as anns, Endpoint() as all_of_it:
+        await app.create_webhook(anns.url, owner="ann", events=["queued", "complete"])
+        await app.create_webhook(all_of_it.url, events="*")
+        for owner in ("ann", "bob", None):
+            await app.tasks["convert"].enqueue("a", owner=owner)
+        async with working(app):
+            await anns.until(2)
+            await all_of_it.until(9)
+            await app.tasks["convert"].enqueue("b", owner="ann")
+            await anns.until(4)
+            await all_of_it.until(12)
+    assert sorted(anns.kinds) == ["complete", "complete", "queued", "queued"]
+    assert {message.event["data"]["owner"] for message in anns.messages} == {"ann"}
+    # Nothing of what the telling itself does: that would never end.
+    assert {message.event["data"]["task"] for message in all_of_it.messages} == {"convert"}
+    assert len(all_of_it.messages) == 12
+
+
+async def test_what_was_before_a_webhook_is_not_told(app: Holdfast) -> None:
+    async with app, Endpoint() as endpoint:
+        await app.tasks["convert"].enqueue("before")
+        await work(app)
+        await app.create_webhook(endpoint.url, events="*")
+        handle = await app.tasks["convert"].enqueue("after")
+        async with working(app):
+            await endpoint.until(3)
+    assert {message.event["subject"] for message in endpoint.messages} == {handle.id}
+
+
+async def test_many_dispatchers_and_one_that_died_make_each_message_once(
+    app: Holdfast, db: Database
+) -> None:  # E61 E6
+    others = [make_app(db.url) for _ in range(3)]
+    async with app, Endpoint() as endpoint, others[0], others[1], others[2]:
+        webhook = await app.create_webhook(endpoint.url, events=["queued"])
+        handles = await app.tasks["convert"].enqueue_many([(str(n),) for n in range(1200)])
+        engine = await app.engine()
+        # As if it had enqueued and died before the bookmark moved.
+        before = await engine.store.bookmark(BOOKMARK)
+        events = await engine.store.events(after=before or 0, limit=700)
+        await engine.enqueue(await deliveries([webhook], events, Subjects(engine.store)))
+        await asyncio.gather(*[Dispatching(await other.engine()).run() for other in (app, *others)])
+        await Dispatching(engine).run()
+        assert await app.counts() == {**await app.counts(), "queued": 2400}
+        rows: list[Any] = []
+        after = None
+        while True:
+            page = await app.jobs(task=TASK, limit=1000, after=after)
+            rows, after = rows + page.rows, page.next
+            if after is None:
+                break
+        assert len({row.payload["message"] for row in rows}) == len(rows) == len(handles)
+
+
+async def test_an_endpoint_that_was_down_is_told_when_it_is_up_again(app: Holdfast) -> None:  # E61
+    async with app, Endpoint() as endpoint:
+        webhook = await app.create_webhook(endpoint.url)
+        await endpoint.stop()
+        await app.tasks["convert"].enqueue("a")
+        async with working(app):
+
+            async def failed_once() -> bool:
+                return any(row.last_failure for row in await sent(app, webhook))
+
+            await until(failed_once)
+            [row] = await sent(app, webhook)
+            assert (row.state, row.attempt, row.last_failure["code"]) == (State.QUEUED, 1, "NETWORK")
+            assert (await app.webhook(webhook.id)).failing_since is not None
+            await endpoint.start()
+            await app.retry(row.id)
+            [message] = await endpoint.until(1)
+            await until(lambda: _complete(app, row.id))
+    message.verify(webhook.secrets[0])
+    assert (await app.webhook(webhook.id)).failing_since is None
+    await app.close()
+
+
+async def _complete(app: Holdfast, job_id: str) -> bool:
+    return (await app.job(job_id)).state is State.COMPLETE
+
+
+async def test_every_attempt_of_a_message_has_the_same_id_and_a_time_of_its_own(app: Holdfast) -> None:  # E61
+    answers = iter(["500 Oops", "404 Not Found", "302 Found\r\nlocation: /x", "200 OK"])
+    async with app, Endpoint(lambda message: next(answers)) as endpoint:
+        webhook = await app.create_webhook(endpoint.url)
+        await app.tasks["convert"].enqueue("a")
+        async with working(app):
+            for count in (1, 2, 3):
+                await endpoint.until(count)
+
+                async def waits(count: int = count) -> bool:
+                    [row] = await sent(app, webhook)
+                    return row.state is State.QUEUED and row.attempt == count
+
+                await until(waits)
+                [row] = await sent(app, webhook)
+                assert row.last_failure["message"] == f"the endpoint answered {(500, 404, 302)[count - 1]}"
+                await app.retry(row.id)
+            await endpoint.until(4)
+            await until(lambda: _complete(app, row.id))
+    assert len({message.id for message in endpoint.messages}) == 1
+    for message in endpoint.messages:
+        message.verify(webhook.secrets[0])
+
+
+async def test_an_endpoint_that_is_gone_is_disabled_and_enabling_begins_anew(app: Holdfast) -> None:  # E61
+    async with app, Endpoint(lambda message: "410 Gone") as endpoint:
+        webhook = await app.create_webhook(endpoint.url)
+        await app.tasks["convert"].enqueue("a")
+        async with working(app):
+            await endpoint.until(1)
+
+            async def disabled() -> bool:
+                return not (await app.webhook(webhook.id)).is_enabled
+
+            await until(disabled)
+            missed = await app.tasks["convert"].enqueue("missed")
+            await missed.result("10s")
+            assert (await app.webhook(webhook.id)).disabled_reason == "its endpoint is gone"
+            with pytest.raises(Conflict, match="enable it first"):
+                await app.replay_webhook(webhook.id)
+            endpoint.answer = lambda message: "200 OK"
+            enabled = await app.enable_webhook(webhook.id)
+            assert (enabled.is_enabled, enabled.failing_since, enabled.disabled_reason) == (True, None, None)
+            after = await app.tasks["convert"].enqueue("after")
+            messages = await endpoint.until(2)
+            assert messages[1].event["subject"] == after.id
+            # What it missed is told when somebody asks for it, under the ids it would have had.
+            assert await app.replay_webhook(webhook.id) == 3
+            await endpoint.until(5)
+    assert len(endpoint.messages) == 5
+    assert {message.event["subject"] for message in endpoint.messages[2:]} >= {missed.id, after.id}
+    assert endpoint.messages[1].id in {message.id for message in endpoint.messages[2:]}
+
+
+async def test_a_dead_endpoint_holds_no_other(app: Holdfast) -> None:  # E61
+    hanging, hung = asyncio.Event(), 0
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal hung
+        hung += 1
+        await hanging.wait()
+        writer.close()
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    dead = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with app, Endpoint() as endpoint:
+        await app.create_webhook(dead)
+        await app.create_webhook(endpoint.url)
+        await app.tasks["convert"].enqueue_many([(str(n),) for n in range(50)])
+        async with working(app, concurrency=6):
+            try:
+                await endpoint.until(50)
+                assert 1 <= hung <= 4  # of six slots the dead one has not taken all
+            finally:
+                hanging.set()
+    server.close()
+
+
+async def test_an_endpoint_that_asks_for_time_gets_it_and_the_others_go_on(app: Holdfast) -> None:  # E61 E12
+    async with (
+        app,
+        Endpoint(lambda message: "429 Slow Down\r\nretry-after: 600") as busy,
+        Endpoint() as other,
+    ):
+        webhook = await app.create_webhook(busy.url)
+        await app.create_webhook(other.url)
+        async with working(app):
+            await app.tasks["convert"].enqueue("a")
+            await busy.until(1)
+
+            async def held() -> bool:
+                return any(webhook.id in str(hold.scope.name) for hold in await app.holds())
+
+            await until(held)
+            for _ in range(5):
+                await app.tasks["convert"].enqueue("b")
+            await other.until(6)
+            assert len(busy.messages) == 1
+
+
+async def test_messages_are_signed_with_both_secrets_during_a_rotation(app: Holdfast) -> None:  # E61
+    async with app, Endpoint() as endpoint:
+        first = (await app.create_webhook(endpoint.url)).secrets[0]
+        [webhook] = await app.webhooks()
+        rotated = await app.rotate_webhook_secret(webhook.id)
+        second = rotated.secrets[0]
+        assert rotated.secrets == (second, first)
+        async with working(app):
+            await app.tasks["convert"].enqueue("a")
+            [message] = await endpoint.until(1)
+            message.verify(first)
+            message.verify(second)
+            assert (await app.retire_webhook_secret(webhook.id)).secrets == (second,)
+            await app.tasks["convert"].enqueue("b")
+            message = (await endpoint.until(2))[1]
+            message.verify(second)
+            with pytest.raises(Exception, match="No matching signature"):
+                message.verify(first)
+
+
+async def test_a_test_is_sent_once_even_to_a_disabled_webhook(app: Holdfast) -> None:
+    answers = iter(["200 OK", "500 Oops"])
+    async with app, Endpoint(lambda message: next(answers)) as endpoint:
+        webhook = await app.create_webhook(endpoint.url)
+        await app.disable_webhook(webhook.id)
+        async with working(app):
+            assert await app.result(await app.test_webhook(webhook.id), "10s") == {"status": 200}
+            failing = await app.test_webhook(webhook.id)
+            await until(lambda: _ended(app, failing))
+        assert (await app.job(failing)).error_message == "the endpoint answered 500"
+        assert (await app.webhook(webhook.id)).failing_since is None
+    assert [message.event["type"] for message in endpoint.messages] == ["holdfast.webhook.test"] * 2
+
+
+async def _ended(app: Holdfast, job_id: str) -> bool:
+    return (await app.job(job_id)).finished_at is not None
+
+
+async def test_a_removed_webhook_is_sent_nothing_more(app: Holdfast) -> None:
+    async with app, Endpoint() as endpoint:
+        webhook = await app.create_webhook(endpoint.url, events=["queued"])
+        handle = await app.tasks["convert"].enqueue("a")
+        await Dispatching(await app.engine()).run()
+        await app.remove_webhook(webhook.id)
+        [row] = await sent(app, webhook)
+        async with working(app):
+            assert await app.result(row.id, "10s") == {"skipped": "removed"}
+            await handle.result("10s")
+        with pytest.raises(UnknownWebhook):
+            await app.remove_webhook(webhook.id)
+    assert endpoint.messages == []
+
+
+async def test_a_webhook_that_leads_inside_is_refused_when_it_is_made(db: Database) -> None:  # E61
+    app = new_app(db.url)
+    async with app:
+        for url in (
+            "http://127.0.0.1:8000/",
+            "http://localhost:8000/",
+            "file:///etc/passwd",
+            "http://169.254.169.254/",
+        ):
+            with pytest.raises(TargetNotAllowed):
+                await app.create_webhook(url)
+        with pytest.raises(UsageError, match="no event 'finished'"):
+            await app.create_webhook("https://1.1.1.1/", events=["finished"])
+        assert await app.webhooks() == []
+
+
+async def test_a_webhook_that_leads_inside_later_is_refused_when_it_is_called(db: Database) -> None:  # E61
+    allowing = make_app(db.url)
+    async with allowing, Endpoint() as endpoint:
+        webhook = await allowing.create_webhook(endpoint.url, events=["queued"])
+        await allowing.tasks["convert"].enqueue("a")
+        app = new_app(db.url)
+        async with app:
+            async with working(app):
+
+                async def refused() -> bool:
+                    return any(row.last_failure for row in await sent(app, webhook))
+
+                await until(refused)
+            [row] = await sent(app, webhook)
+    assert row.last_failure["message"] == "the URL of the endpoint leads where it must not"
+    assert endpoint.messages == []
+
+
+# -- inbound ----------------------------------------------------------------------------------------------------------
+async def ask(app: Holdfast, webhook: Webhook, job_id: str, message: str = "msg_1", **changed: str) -> str:
+    body = f'{{"action": "retry", "job": "{job_id}"}}'.encode()
+    headers = sign(webhook.secrets, message, (await (await app.engine()).store.now()), body) | changed
+    return await app.receive_webhook(webhook.id, headers, body)
+
+
+async def test_a_signed_message_retries_a_job_once(app: Holdfast) -> None:  # E61
+    async with app:
+        webhook = await app.create_inbound_webhook(owner="ann")
+        handle = await app.tasks["convert"].enqueue("bad", owner="ann")
+        await work(app)
+        for _ in range(3):  # sent again: same answer, nothing more
+            assert await ask(app, webhook, handle.id) == handle.id
+        await work(app)
+        row = await app.job(handle.id)
+        assert (row.state, row.manual_retry_count, row.generation) == (State.FAILED, 1, 2)
+        await ask(app, webhook, handle.id)
+        await work(app)
+        assert (await app.job(handle.id)).manual_retry_count == 1
+        await ask(app, webhook, handle.id, "msg_2")
+        await work(app)
+        assert (await app.job(handle.id)).manual_retry_count == 2
+
+
+async def test_a_message_that_is_not_to_be_believed_does_nothing(app: Holdfast) -> None:  # E61
+    async with app, Endpoint() as endpoint:
+        webhook = await app.create_inbound_webhook(owner="ann")
+        outbound = await app.create_webhook(endpoint.url)
+        anns = await app.tasks["convert"].enqueue("bad", owner="ann")
+        bobs = await app.tasks["convert"].enqueue("bad", owner="bob")
+        done = await app.tasks["convert"].enqueue("good", owner="ann")
+        await work(app)
+        with pytest.raises(BadSignature):
+            await ask(app, webhook, anns.id, **{"webhook-id": "msg_2"})
+        with pytest.raises(BadSignature):
+            await ask(app, webhook, anns.id, **{"webhook-timestamp": "1700000000"})
+        with pytest.raises(BadSignature):
+            await ask(app, outbound, anns.id)
+        with pytest.raises(Conflict, match="another owner"):
+            await ask(app, webhook, bobs.id)
+        with pytest.raises(Conflict, match="complete"):
+            await ask(app, webhook, done.id)
+        with pytest.raises(UnknownJob):
+            await ask(app, webhook, "0190a0b0-1111-7abc-8def-0123456789ab")
+        other = Webhook(
+            id=webhook.id,
+            url="",
+            events=(),
+            owner="ann",
+            secrets=(write_secret(b"x" * 32),),
+            created_at=webhook.created_at,
+        )
+        with pytest.raises(BadSignature):
+            await ask(app, other, anns.id)
+        now = await (await app.engine()).store.now()
+        for body in (
+            b"",
+            b"{}",
+            b"[" * 5000,
+            b'{"action": "cancel", "job": "x"}',
+            b'{"action":"retry","job":"x","y":1}',
+        ):
+            with pytest.raises(UsageError):
+                await app.receive_webhook(webhook.id, sign(webhook.secrets, "msg_9", now, body), body)
+        assert (await app.jobs(task="holdfast.inbound")).rows == []
+
+
+# -- killed -----------------------------------------------------------------------------------------------------------
+WORKER = """
+import asyncio, sys
+import holdfast.worker.claiming
+from tests.integration.test_webhooks import make_app
+holdfast.worker.claiming.REFRESH_EVERY = 0.1
+asyncio.run(make_app(sys.argv[1]).run_worker())
+"""
+
+
+async def test_workers_that_are_killed_again_and_again_leave_no_event_untold(
+    app: Holdfast, db: Database
+) -> None:  # E61 E6
+    async with app, Endpoint() as endpoint:
+        webhook = await app.create_webhook(endpoint.url, events=["queued"])
+        total = 0
+        for life in range(3):
+            worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, db.url)
+            try:
+                for _ in range(5):
+                    await app.tasks["convert"].enqueue_many([(str(n),) for n in range(10)])
+                    total += 10
+                    await asyncio.sleep(0.1)
+                await endpoint.until(total // 3 if life else 1)  # in the midst of it
+            finally:
+                worker.kill()
+                await worker.wait()
+        handled = {message.id for message in endpoint.messages}
+        async with working(app):
+            async with asyncio.timeout(50):
+                while len(handled) < total:
+                    await endpoint.until(len(endpoint.messages) + 1)
+                    handled = {message.id for message in endpoint.messages}
+            await until(lambda: _all_told(app, webhook, total))
+        assert len(handled) == len(await sent(app, webhook)) == total
+
+
+async def _all_told(app: Holdfast, webhook: Webhook, total: int) -> bool:
+    return sum(row.state is State.COMPLETE for row in await sent(app, webhook)) == total

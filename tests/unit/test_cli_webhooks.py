@@ -1,0 +1,58 @@
+"""`holdfast webhooks`, as a person at a terminal uses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from holdfast.cli import main
+
+
+@pytest.fixture(autouse=True)
+def database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[None]:
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", f"sqlite:///{tmp_path}/jobs.db")
+    monkeypatch.setenv("COLUMNS", "240")  # so that no cell is folded
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    assert main(["migrate"]) == 0
+    capsys.readouterr()
+    yield
+    structlog.reset_defaults()
+
+
+def told(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, object]:
+    assert main(["webhooks", *args, "--json"]) == 0
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_webhook_is_made_steered_and_removed(capsys: pytest.CaptureFixture[str]) -> None:  # E61 E67
+    made = told(capsys, "create", "https://1.1.1.1/hook", "--event", "complete", "--owner", "ann")
+    name = str(made["id"])
+    assert str(made["secret"]).startswith("whsec_")
+    assert "secrets" not in made
+    assert "secret" not in told(capsys, "show", name)
+    assert told(capsys, "rotate", name)["secret"] != made["secret"]
+    assert told(capsys, "retire", name)["id"] == name
+    assert told(capsys, "disable", name)["disabled_at"] is not None
+    assert told(capsys, "enable", name)["disabled_at"] is None
+    assert told(capsys, "replay", name) == {"messages": 0}
+    inbound = told(capsys, "inbound", "--owner", "ann")
+    assert inbound["inbound"] is True
+    assert main(["webhooks", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert name in shown
+    assert "whsec_" not in shown
+    assert told(capsys, "remove", name) == {"id": name, "removed": True}
+    assert main(["webhooks", "show", name]) == 4
+    assert "no webhook has the id" in capsys.readouterr().err
+
+
+def test_an_address_that_leads_inside_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["webhooks", "create", "http://169.254.169.254/"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
