@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
     from holdfast.domain.backoff import exponential, fixed, polynomial, table
+    from holdfast.domain.breaker import BreakerPolicy
     from holdfast.domain.gates import Admit, Asking, Hold, Reject
     from holdfast.domain.job import Artefact, Attempt, DeadLetter, Event, JobRow, LateResult, WorkerRow
     from holdfast.domain.limits import Limit, Limits
@@ -45,6 +46,7 @@ __all__ = [
     "Artefact",
     "Asking",
     "Attempt",
+    "BreakerPolicy",
     "Conflict",
     "Cron",
     "DeadLetter",
@@ -98,6 +100,7 @@ _HOMES = {
     "fixed": "holdfast.domain.backoff",
     "polynomial": "holdfast.domain.backoff",
     "table": "holdfast.domain.backoff",
+    "BreakerPolicy": "holdfast.domain.breaker",
     "Admit": "holdfast.domain.gates",
     "Asking": "holdfast.domain.gates",
     "Hold": "holdfast.domain.gates",

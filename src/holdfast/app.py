@@ -16,7 +16,7 @@ from contextlib import (
     contextmanager,
 )
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from holdfast.domain.breaker import BreakerPolicy
 from holdfast.domain.budget import BudgetPolicy
@@ -36,8 +36,10 @@ from holdfast.domain.schedule import Missed, Schedule, When
 from holdfast.duties.duties import Duties
 from holdfast.engine import schedules
 from holdfast.engine.admission import Admission, Probe
+from holdfast.engine.calling import Calls
 from holdfast.engine.engine import Engine
 from holdfast.engine.engines import Engines
+from holdfast.engine.observing import Observers
 from holdfast.engine.policies.reloading import Reloader, find
 from holdfast.engine.policies.values import Policies
 from holdfast.engine.ports import Artefacts, Clock, Hook, RegistersLanes, Retention, Rng, Store
@@ -46,6 +48,8 @@ from holdfast.engine.tasks import EXECUTORS, STUCK_ACTIONS, Policy, Task
 from holdfast.errors import UnknownTask, UsageError
 from holdfast.portal import Portal, SyncVerbs
 from holdfast.verbs import Verbs
+from holdfast.webhooks.delivering import install as install_webhooks
+from holdfast.webhooks.dispatching import DISPATCH_EVERY, Dispatching
 from holdfast.wiring import (
     SystemClock,
     SystemIds,
@@ -54,11 +58,16 @@ from holdfast.wiring import (
     database_url,
     http_probe,
     make_artefacts,
+    make_outbound,
     make_store,
     thread_pool,
 )
 from holdfast.worker.attempts import Middleware
 from holdfast.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from holdfast.domain.health import Health, Thresholds
+    from holdfast.metrics.metrics import Metrics
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -84,6 +93,7 @@ class Holdfast(Verbs):
         clock: Clock | None = None,
         rng: Rng | None = None,
         store: Store | None = None,
+        calls: Calls | None = None,
         **settings: Any,
     ) -> None:
         self.url = database_url(url)
@@ -93,10 +103,12 @@ class Holdfast(Verbs):
         self.schedules: dict[str, Schedule] = {}
         self._reloader = Reloader(find(policies, os.environ))
         self.admission = Admission(lambda: self._reloader.policies)
+        self.observers = Observers()  #: told of what this process does with jobs
+        self._metrics: Metrics | None = None
         self.payload_limit = self.settings.payload_limit
         self._clock, self._rng, self._ids = clock or SystemClock(), rng or SystemRng(), SystemIds()
         self._threads = SystemThreads()
-        self._given_store = store
+        self._given_store, self._given_calls = store, calls
         self._artefacts: Artefacts | None = None  #: made when it is needed, where the settings name a place
         self._engines = Engines(self.make_engine, self._make_closed_engine, owned=store is None)
         self._portal: Portal | None = None
@@ -104,6 +116,11 @@ class Holdfast(Verbs):
         self._middleware: list[Middleware] = []
         self._hooks: list[tuple[frozenset[Kind], Hook]] = []
         self.new_id = self._ids.job_id
+        self.current_trace: Callable[[], str | None] = _no_trace
+        if self.settings.tracing:
+            from holdfast.tracing import instrument
+
+            instrument(self)
 
     # -- declaring --------------------------------------------------------------------------------------------------
     @overload
@@ -329,7 +346,12 @@ class Holdfast(Verbs):
             self._ids,
             self._find_artefacts(),
             self.admission,
+            self.observers,
+            self._calls,
         )
+
+    def _calls(self) -> Calls:
+        return self._given_calls or make_outbound(self.settings.outbound_allow)
 
     def _find_artefacts(self) -> Artefacts | None:
         if self._artefacts is None and self.settings.artefacts is not None:
@@ -367,7 +389,9 @@ class Holdfast(Verbs):
             return self._sync_engine().enqueue_sync(jobs, connection)
         direct = self._engines.direct()
         if direct is not None:
-            return direct.enqueue_sync(jobs)
+            answers = direct.enqueue_sync(jobs)
+            self.observers.enqueued(jobs, answers)
+            return answers
         return self.portal.call(lambda engine: engine.enqueue(jobs))
 
     def _sync_engine(self) -> Engine:
@@ -379,7 +403,8 @@ class Holdfast(Verbs):
         self._check_policies()
         store = self._given_store or make_store(self.url, self._clock, self._threads)
         store.hooks = self._hooks
-        return Engine(store, self.tasks, self.settings, self._clock, self._rng, self._ids)
+        given = self._clock, self._rng, self._ids
+        return Engine(store, self.tasks, self.settings, *given, observers=self.observers)
 
     @property
     def portal(self) -> Portal:
@@ -408,6 +433,24 @@ class Holdfast(Verbs):
         [job] = self.tasks[task].options(owner=owner)._jobs([arguments])
         return await (await self.engine()).reject(job, code, message)
 
+    # -- watching ---------------------------------------------------------------------------------------------------
+    @property
+    def metrics(self) -> Metrics:
+        """What this process does and how the jobs stand, for Prometheus; counting begins when it is first asked for."""
+        if self._metrics is None:
+            from holdfast.metrics.metrics import Metrics
+
+            self._metrics = Metrics(self.engine, self.observers, self._clock)
+        return self._metrics
+
+    async def health(self, thresholds: Thresholds | None = None) -> Health:
+        """Whether all is well, check by check. *thresholds* default to `HOLDFAST_HEALTH_…` of the environment."""
+        from holdfast.domain.health import Thresholds, judge_health
+        from holdfast.engine.vitals import take_vitals
+
+        vitals = await take_vitals(await self.engine(), self.schedules)
+        return judge_health(vitals, thresholds or Thresholds.read(os.environ))
+
     # -- working ----------------------------------------------------------------------------------------------------
     async def run_worker(
         self,
@@ -420,11 +463,14 @@ class Holdfast(Verbs):
     ) -> None:
         """Work until cancelled or told to stop. *until_idle* returns when nothing is left that could be run."""
         engine = await self.engine()
+        for task in install_webhooks(self):
+            self._reloader.adopt(task)
         async with AsyncExitStack() as stack:
             resources = await stack.enter_async_context(self._lifespan()) if self._lifespan else None
             pool = thread_pool((concurrency or self.settings.concurrency) + 4)
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
             chores = Duties(engine, self.retention, self.schedules)
+            chores.add("webhooks", DISPATCH_EVERY, Dispatching(engine).run)
             worker = Worker(
                 engine,
                 self._threads,
@@ -445,6 +491,10 @@ class Holdfast(Verbs):
                 looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
                 stack.push_async_callback(_end, looking)
             await _run_together(worker, chores if duties else None)
+
+
+def _no_trace() -> None:
+    return None
 
 
 async def _end(task: asyncio.Task[Any]) -> None:

@@ -4,7 +4,12 @@ HoldfastError
 ├── UsageError            the caller's words are off: fix the call
 │   ├── PayloadError      arguments cannot be stored (not serialisable, too large, wrong type)
 │   ├── UnknownTask       a name that this app does not have
+│   ├── TargetNotAllowed  a URL that must not be called
+│   ├── UnknownWebhook    no webhook has this id
+│   ├── UnknownKey        no valid key has this id
+│   ├── UnknownOperation  no operation has this id
 │   └── UnknownJob        no job has this id
+├── BadSignature          a message was not signed by whom it says
 ├── Conflict              a person's move lost to the state the job is in
 ├── LeaseLost             a worker's write came after its lease had ended: nothing was changed
 ├── JobFailed             `handle.result()` of a job that ended without a result
@@ -54,6 +59,45 @@ class UnknownJob(UsageError):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"no job has the id {job_id}; `holdfast jobs list` shows those there are")
         self.job_id = job_id
+
+
+class TargetNotAllowed(UsageError):
+    """A URL must not be called from here: its form, its port or its address."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"this URL cannot be called: {why}")
+
+
+class UnknownWebhook(UsageError):
+    """No webhook has this id."""
+
+    def __init__(self, webhook_id: str) -> None:
+        super().__init__(
+            f"no webhook has the id {webhook_id[:60]}; `holdfast webhooks list` shows those there are"
+        )
+        self.webhook_id = webhook_id
+
+
+class UnknownKey(UsageError):
+    """No valid key has this id."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"no valid key has the id {key_id[:60]}; `holdfast keys list` shows those there are")
+        self.key_id = key_id
+
+
+class UnknownOperation(UsageError):
+    """No operation has this id."""
+
+    def __init__(self, operation_id: str) -> None:
+        super().__init__(
+            f"no operation has the id {operation_id[:60]}; `holdfast operations list` shows those there are"
+        )
+        self.operation_id = operation_id
+
+
+class BadSignature(HoldfastError):
+    """A signed message is not: another secret, another content, or another time."""
 
 
 class Conflict(HoldfastError):

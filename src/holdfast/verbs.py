@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import Any
 
+from holdfast.desk import Desk
 from holdfast.domain.breaker import Breaker
 from holdfast.domain.duration import Duration, optional
 from holdfast.domain.explain import Explanation
@@ -13,10 +14,8 @@ from holdfast.domain.job import (
     Artefact,
     Attempt,
     DeadLetter,
-    DeadLetterFilter,
     DeadLetterGroup,
     Event,
-    JobFilter,
     JobId,
     JobRow,
     LateResult,
@@ -26,12 +25,14 @@ from holdfast.domain.lanes import Held
 from holdfast.domain.moves import State
 from holdfast.engine.engine import Engine
 from holdfast.engine.explaining import LaneRow, QueueRow
+from holdfast.engine.filters import dead_letter_filter, job_filter
 from holdfast.engine.lanestore import Outlook
 from holdfast.engine.ports import Page, Retention
-from holdfast.errors import JobFailed, UsageError
+from holdfast.errors import JobFailed
+from holdfast.webhooks.verbs import WebhookVerbs
 
 
-class Verbs(ABC):
+class Verbs(WebhookVerbs, Desk, ABC):
     """What can be done with jobs, through whatever engine is at hand."""
 
     @abstractmethod
@@ -64,7 +65,8 @@ class Verbs(ABC):
         return await (await self.engine()).job(job_id)
 
     async def jobs(self, *, after: str | None = None, limit: int = 50, **where: Any) -> Page:
-        """Newest first: `app.jobs(state="failed", task="convert", owner=…, tag=…, args={…})`."""
+        """Newest first: `app.jobs(state="failed", task="convert", owner=…, tag=…, args={…}, ids=…, key=…, error_code=…,
+        created_after=…, created_before=…)`. A page may hold fewer than *limit*, or none, and have a `next` all the same."""
         return await (await self.engine()).jobs(job_filter(**where), after=after, limit=limit)
 
     async def counts(self) -> dict[str, int]:
@@ -106,6 +108,10 @@ class Verbs(ABC):
         """Let calls to a dependency begin again, without trials."""
         return await (await self.engine()).close_breaker(name, reason=reason, by=by)
 
+    async def try_breaker(self, name: str, *, reason: str = "", by: str = "api") -> Breaker:
+        """Let the trials of a dependency begin now: a few calls decide whether the others follow."""
+        return await (await self.engine()).try_breaker(name, reason=reason, by=by)
+
     async def explain(self, job_id: str) -> Explanation:
         """Why the job is not running, and when it is expected to: one sentence, a code, and facts."""
         return await (await self.engine()).explain(job_id)
@@ -144,6 +150,8 @@ class Verbs(ABC):
     async def dead_letters(
         self, *, after: str | None = None, limit: int = 50, **where: Any
     ) -> list[DeadLetter]:
+        """By id: `app.dead_letters(task=…, queue=…, reason=…, fingerprint=…, owner=…, ids=…, died_after=…, died_before=…)`.
+        *after* is the id of the last one before; a page that is not full is the last."""
         return await (await self.engine()).dead_letters(dead_letter_filter(**where), after=after, limit=limit)
 
     async def dead_letter_groups(self, *, limit: int = 50, **where: Any) -> list[DeadLetterGroup]:
@@ -183,46 +191,3 @@ class Verbs(ABC):
         """Remove what was kept this long; how many rows."""
         keep = Retention(optional(results), optional(jobs), optional(events))
         return await (await self.engine()).purge(keep, task)
-
-
-def _many(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, str) else tuple(value)
-
-
-def job_filter(
-    *,
-    state: str | Collection[str] | None = None,
-    task: str | Collection[str] | None = None,
-    queue: str | Collection[str] | None = None,
-    owner: str | None = None,
-    tag: str | None = None,
-    args: dict[str, Any] | None = None,
-) -> JobFilter:
-    try:
-        states = tuple(State(value) for value in _many(state))
-    except ValueError as error:
-        raise UsageError(f"{error}; a state is one of {', '.join(State)}") from None
-    return JobFilter(
-        states=states, tasks=_many(task), queues=_many(queue), owner=owner, tag=tag, args=args or {}
-    )
-
-
-def dead_letter_filter(
-    *,
-    ids: str | Collection[str] | None = None,
-    task: str | Collection[str] | None = None,
-    queue: str | Collection[str] | None = None,
-    reason: str | Collection[str] | None = None,
-    fingerprint: str | None = None,
-    owner: str | None = None,
-) -> DeadLetterFilter:
-    return DeadLetterFilter(
-        ids=_many(ids),
-        tasks=_many(task),
-        queues=_many(queue),
-        reasons=_many(reason),
-        fingerprint=fingerprint,
-        owner=owner,
-    )

@@ -14,7 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from holdfast.domain.addresses import networks
 from holdfast.domain.job import JobId
+from holdfast.engine.calling import Calls
 from holdfast.engine.ports import Artefacts, Clock, Store, Threads
 from holdfast.engine.settings import DEFAULT_URL
 from holdfast.errors import UsageError
@@ -67,6 +69,9 @@ class SystemIds:
     def worker_name(self) -> str:
         return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
 
+    def secret(self) -> bytes:
+        return os.urandom(32)
+
 
 class SystemThreads:
     def start(self, name: str, run: Callable[[], None]) -> Callable[[float | None], None]:
@@ -85,6 +90,13 @@ def http_probe(url: str) -> Callable[[], Awaitable[bool]]:
             return (await client.get(url)).status_code < 500
 
     return ask
+
+
+def make_outbound(allowed: str) -> Calls:
+    """The client for URLs that users gave; *allowed* names networks it may call although they are not public."""
+    from holdfast.outbound import Outbound
+
+    return Outbound(allowed=networks(allowed))
 
 
 def thread_pool(size: int) -> Executor:

@@ -32,6 +32,7 @@ ONLY_POSTGRES = {
     "overdue": "time_out over the small tables; SQLite has one index for it",
     "record_step": "fenced in one statement; SQLite checks and writes in one transaction",
     "reject": "one INSERT; on SQLite it is `enqueue` and `bury` in one transaction",
+    "take_request": "whose request it is, decided by one statement; SQLite looks and writes in one transaction",
     "stage": "who came new into a fair line is placed by one statement; SQLite places with every enqueue and claim",
 }
 

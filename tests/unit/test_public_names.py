@@ -18,6 +18,7 @@ NAMES = [
     "Artefact",
     "Asking",
     "Attempt",
+    "BreakerPolicy",
     "Conflict",
     "Cron",
     "DeadLetter",
@@ -75,6 +76,8 @@ HEAVY = (
     "click",
     "sqlalchemy",
     "django",
+    "prometheus_client",
+    "opentelemetry",
 )
 
 

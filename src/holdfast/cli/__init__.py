@@ -10,6 +10,7 @@ from collections.abc import Sequence
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("holdfast.cli.worker:up", "Make the database ready and run a worker with all duties."),
     "worker": ("holdfast.cli.worker:worker", "Run jobs until told to stop."),
+    "serve": ("holdfast.cli.serve:serve", "Answer the HTTP API."),
     "migrate": ("holdfast.cli.migrate:migrate", "Bring the database's schema up to date."),
     "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs; retry and cancel them."),
     "dead": ("holdfast.cli.dead:dead", "Look at dead letters; redrive and discard them."),
@@ -19,6 +20,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lanes": ("holdfast.cli.lanes:lanes", "What waits in each lane, what holds and limits it."),
     "breakers": ("holdfast.cli.breakers:breakers", "How dependencies stand; open or close a breaker."),
     "schedules": ("holdfast.cli.schedules:schedules", "When schedules tick; pause and resume one."),
+    "keys": ("holdfast.cli.keys:keys", "Keys of the HTTP API: make, rotate and revoke them."),
+    "operations": ("holdfast.cli.operations:operations", "Work on many jobs at once: how it stands."),
+    "webhooks": ("holdfast.cli.webhooks:webhooks", "Who is told of what happens: make, test, enable."),
     "workers": ("holdfast.cli.workers:workers", "List the workers that live."),
     "doctor": ("holdfast.cli.doctor:doctor", "Check the database and say what is wrong."),
     "bench": ("holdfast.cli.bench:bench", "Measure this store on this machine."),

@@ -15,6 +15,8 @@ from holdfast.cli.views import print_json
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
     from holdfast.domain.job import Expired, Lane, WorkerRow
+    from holdfast.domain.lanes import Held
+    from holdfast.engine.lanestore import Outlook
 
 doctor = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 
@@ -46,6 +48,8 @@ def examine(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = 
             *stuck_findings(await store.stuck(engine.stuck_limits(), STUCK_SHOWN)),
             *lane_findings(depths, set(known.tasks) if app else None),
             *worker_findings(depths, await store.workers()),
+            *pause_findings(await store.holds()),
+            *breaker_findings(await store.outlooks()),
         ]
         return findings, health, await known.counts()
 
@@ -179,3 +183,32 @@ def worker_findings(lanes: dict[Lane, int], workers: list[WorkerRow]) -> list[Fi
         )
         for queue, count in sorted(left.items())
     ] or [Finding("workers", "ok", f"{len(workers)} live, every queue with jobs is served")]
+
+
+def pause_findings(holds: list[Held]) -> list[Finding]:
+    return [
+        Finding(
+            "pauses",
+            "warning",
+            f"{held.scope} is held {_until(held)} by {held.by}{f' ({held.reason})' if held.reason else ''}:"
+            " what it covers does not start; `holdfast queues resume` ends a pause",
+        )
+        for held in holds
+    ] or [Finding("pauses", "ok", "nothing is paused")]
+
+
+def _until(held: Held) -> str:
+    return "until somebody resumes it" if held.until is None else f"until {held.until:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def breaker_findings(outlooks: list[Outlook]) -> list[Finding]:
+    return [
+        Finding(
+            "breakers",
+            "warning",
+            f"the breaker of {outlook.dependency.label} is {outlook.breaker.state}: jobs that call it wait;"
+            " `holdfast breakers` says since when, and when it is tried again",
+        )
+        for outlook in outlooks
+        if outlook.breaker.state != "closed"
+    ] or [Finding("breakers", "ok", f"{len(outlooks)} dependencies, none is stopped")]

@@ -11,6 +11,9 @@ from holdfast.errors import (
     LeaseLost,
     StoreError,
     UnknownJob,
+    UnknownKey,
+    UnknownOperation,
+    UnknownWebhook,
     UsageError,
 )
 
@@ -22,7 +25,7 @@ EXIT_CODES: dict[int, str] = {
     PROBLEMS: "`doctor` found problems, or a job did not get done",
     USAGE: "the command was not understood: unknown option, app, task or value",
     CONFLICT: "the job is not in a state that allows this, or somebody else was first",
-    NOT_FOUND: "no job or dead letter has this id",
+    NOT_FOUND: "no job, dead letter, key or operation has this id",
     DATABASE: "the database is missing, unreachable, read-only, full or of another version",
     INTERRUPTED: "interrupted from the keyboard",
 }
@@ -36,6 +39,9 @@ class NotFound(HoldfastError):
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NotFound, NOT_FOUND),
     (UnknownJob, NOT_FOUND),
+    (UnknownKey, NOT_FOUND),
+    (UnknownOperation, NOT_FOUND),
+    (UnknownWebhook, NOT_FOUND),
     (UsageError, USAGE),
     (Conflict, CONFLICT),
     (LeaseLost, CONFLICT),

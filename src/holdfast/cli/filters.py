@@ -31,6 +31,10 @@ _OPTIONS: dict[str, Any] = {
     "fingerprint": _one("fingerprint", "Of this cause; see `groups`."),
     "owner": _one("owner", "Of this owner."),
     "tag": _one("tag", "With this tag."),
+    "key": _one("key", "With this key."),
+    "error_code": _one("error-code", "Failed with this code."),
+    "created_after": _one("created-after", "Created at this moment or later, e.g. 2026-02-03T14:00."),
+    "created_before": _one("created-before", "Created before this moment."),
 }
 
 

@@ -36,7 +36,7 @@ async def events_of(app: Holdfast, job_id: str) -> list[Event]:
 
 
 @jobs.command("list")
-@filtered("state", "task", "queue", "owner", "tag")
+@filtered("state", "task", "queue", "owner", "tag", "key", "error_code", "created_after", "created_before")
 def list_(
     *,
     app: AppOption = None,
@@ -50,8 +50,8 @@ def list_(
     """Jobs, newest first."""
 
     async def look(app: Holdfast) -> tuple[list[tuple[JobRow, list[Event] | None]], str | None]:
-        page = await app.jobs(after=after, limit=limit, **where)
-        return [(row, await events_of(app, row.id) if events else None) for row in page.rows], page.next
+        found, following = await _found(app, after, limit, where)
+        return [(row, await events_of(app, row.id) if events else None) for row in found], following
 
     rows, following = ask(app, url, look)
     if as_json:
@@ -69,6 +69,18 @@ def list_(
     )
     if following:
         print(f"More: --after {following}")
+
+
+async def _found(
+    app: Holdfast, after: str | None, limit: int, where: Where
+) -> tuple[list[JobRow], str | None]:
+    """A whole page, however many have to be looked at for it."""
+    found: list[JobRow] = []
+    while True:
+        page = await app.jobs(after=after, limit=limit - len(found), **where)
+        found, after = found + page.rows, page.next
+        if after is None or len(found) == limit:
+            return found, after
 
 
 def _what(row: JobRow) -> str | None:

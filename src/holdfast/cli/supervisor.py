@@ -48,6 +48,7 @@ def die_with_parent() -> None:
 
 @dataclass(slots=True)
 class _Slot:
+    own: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     start_at: float = 0.0
@@ -57,11 +58,18 @@ class _Slot:
 
 
 class Supervisor:
-    """*changed* is asked again and again whether the code is new; without it nothing is reloaded."""
+    """*changed* is asked again and again whether the code is new; without it nothing is reloaded. *own* gives the arguments
+    that a child has alone, by its place."""
 
-    def __init__(self, command: Sequence[str], count: int, changed: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        count: int,
+        changed: Callable[[], bool] | None = None,
+        own: Callable[[int], Sequence[str]] = lambda place: (),
+    ) -> None:
         self._command, self._changed = list(command), changed
-        self._slots = [_Slot() for _ in range(count)]
+        self._slots = [_Slot(own(place)) for place in range(count)]
         self._signals = 0
 
     def run(self) -> int:
@@ -98,7 +106,7 @@ class Supervisor:
 
     def _start(self, slot: _Slot) -> None:
         slot.process = subprocess.Popen(
-            self._command, env=os.environ | {MARKER: str(os.getpid())}, process_group=0
+            [*self._command, *slot.own], env=os.environ | {MARKER: str(os.getpid())}, process_group=0
         )
         slot.started = time.monotonic()
         if self._signals:  # told to stop while it was being started: it has not heard of it

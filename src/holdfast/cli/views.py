@@ -19,10 +19,20 @@ if TYPE_CHECKING:
         LateResult,
         WorkerRow,
     )
+    from holdfast.domain.operation import Operation
     from holdfast.engine.explaining import LaneRow, QueueRow
 
     Row = (
-        JobRow | Event | DeadLetter | DeadLetterGroup | LateResult | WorkerRow | Artefact | LaneRow | QueueRow
+        JobRow
+        | Event
+        | DeadLetter
+        | DeadLetterGroup
+        | LateResult
+        | WorkerRow
+        | Artefact
+        | LaneRow
+        | QueueRow
+        | Operation
     )
 
 

@@ -6,6 +6,8 @@ import asyncio
 import os
 import sys
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -34,6 +36,29 @@ ReloadOption = Annotated[bool, typer.Option("--reload", help="Restart when a .py
 NoDutiesOption = Annotated[
     bool, typer.Option("--no-duties", help="Leave promoting, reclaiming and deadlines to other workers.")
 ]
+MetricsPortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        min=0,
+        max=65535,
+        help="Answer /metrics, /livez and /readyz on this port; further processes on the ports behind it.",
+    ),
+]
+MetricsHostOption = Annotated[
+    str, typer.Option("--metrics-host", help="Where that port listens; 0.0.0.0 lets other machines in.")
+]
+ApiPortOption = Annotated[int | None, typer.Option("--api-port", min=0, max=65535, hidden=True)]
+ApiHostOption = Annotated[str, typer.Option("--api-host", hidden=True)]
+UpPortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--port", min=0, max=65535, help="Answer the HTTP API on this port too; see `holdfast serve`."
+    ),
+]
+UpHostOption = Annotated[
+    str, typer.Option("--host", help="Where it listens; anywhere but on loopback every caller needs a key.")
+]
 UntilIdleOption = Annotated[bool, typer.Option("--until-idle", help="End when nothing is left to run.")]
 
 
@@ -46,14 +71,20 @@ def run_worker(
     reload: ReloadOption = False,
     no_duties: NoDutiesOption = False,
     until_idle: UntilIdleOption = False,
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
+    api_port: ApiPortOption = None,
+    api_host: ApiHostOption = "127.0.0.1",
 ) -> int:
     """Run jobs until SIGTERM or SIGINT; a second one ends at once and gives back what runs."""
     from holdfast.cli.supervisor import die_with_parent
 
     die_with_parent()
+    watched = None if metrics_port is None else (metrics_host, metrics_port)
     if processes > 1 or reload:
-        return _supervise(app, concurrency, queues, processes, reload, no_duties, until_idle)
-    return _work(load_app(app), concurrency, queues, not no_duties, until_idle)
+        return _supervise(app, concurrency, queues, processes, reload, no_duties, until_idle, watched)
+    answered = None if api_port is None else (api_host, api_port)
+    return _work(load_app(app), concurrency, queues, not no_duties, until_idle, watched, answered)
 
 
 @up.command()
@@ -63,15 +94,18 @@ def run_up(
     queues: QueuesOption = None,
     processes: ProcessesOption = 1,
     reload: ReloadOption = False,
+    port: UpPortOption = None,
+    host: UpHostOption = "127.0.0.1",
 ) -> int:
-    """Make the database ready, say how to enqueue, and run a worker with all duties."""
+    """Make the database ready, say how to enqueue, and run a worker with all duties; with --port the HTTP API too."""
     found = load_app(app)
     asyncio.run(found.migrate())
     for line in how_to(found, app):
         print(line, flush=True)
+    answered = None if port is None else (host, port)
     if processes > 1 or reload:
-        return _supervise(app, concurrency, queues, processes, reload, False, False)
-    return _work(found, concurrency, queues, True, False)
+        return _supervise(app, concurrency, queues, processes, reload, False, False, answered=answered)
+    return _work(found, concurrency, queues, True, False, answered=answered)
 
 
 def how_to(app: Holdfast, name: str) -> list[str]:
@@ -87,9 +121,16 @@ def how_to(app: Holdfast, name: str) -> list[str]:
 
 
 def _work(
-    app: Holdfast, concurrency: int | None, queues: list[str] | None, duties: bool, until_idle: bool
+    app: Holdfast,
+    concurrency: int | None,
+    queues: list[str] | None,
+    duties: bool,
+    until_idle: bool,
+    watched: tuple[str, int] | None = None,
+    answered: tuple[str, int] | None = None,
 ) -> int:
     from holdfast import logs
+    from holdfast.cli.serve import answering
 
     logs.configure(keep=True)
     if not app.tasks:
@@ -98,7 +139,7 @@ def _work(
         )
 
     async def work() -> None:
-        async with app:
+        async with app, _watching(app, watched), answering(app, answered):
             await app.run_worker(
                 concurrency=concurrency,
                 queues=words(queues) or None,
@@ -111,6 +152,18 @@ def _work(
     asyncio.run(work())
     _leave_threads()
     return OK
+
+
+@asynccontextmanager
+async def _watching(app: Holdfast, watched: tuple[str, int] | None) -> AsyncIterator[None]:
+    """Inside the block whoever watches this worker is answered."""
+    if watched is None:
+        yield
+        return
+    from holdfast.metrics.port import Port
+
+    async with Port(app.metrics, app.engine).open(*watched):
+        yield
 
 
 def _leave_tasks() -> None:
@@ -148,6 +201,8 @@ def _supervise(
     reload: bool,
     no_duties: bool,
     until_idle: bool,
+    watched: tuple[str, int] | None = None,
+    answered: tuple[str, int] | None = None,
 ) -> int:
     from holdfast import logs
     from holdfast.cli.supervisor import Supervisor
@@ -160,4 +215,15 @@ def _supervise(
     for queue in words(queues):
         command += ["--queues", queue]
     command += ["--no-duties"] * no_duties + ["--until-idle"] * until_idle
-    return Supervisor(command, processes, Watcher().changed if reload else None).run()
+
+    def own(place: int) -> list[str]:
+        """A port is one process's own: whoever asks must know whom. The API is answered by the first of them."""
+        given: list[str] = []
+        if watched is not None:
+            host, port = watched
+            given += ["--metrics-host", host, "--metrics-port", str(port + place if port else 0)]
+        if answered is not None and place == 0:
+            given += ["--api-host", answered[0], "--api-port", str(answered[1])]
+        return given
+
+    return Supervisor(command, processes, Watcher().changed if reload else None, own).run()

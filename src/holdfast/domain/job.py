@@ -347,6 +347,11 @@ class JobFilter:
     owner: str | None = None
     tag: str | None = None
     args: dict[str, Any] = field(default_factory=dict)  #: arguments that must be equal
+    ids: tuple[JobId, ...] = ()
+    created_after: datetime | None = None  #: at it or later
+    created_before: datetime | None = None
+    error_code: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,3 +362,5 @@ class DeadLetterFilter:
     fingerprint: str | None = None
     owner: str | None = None
     ids: tuple[JobId, ...] = ()
+    died_after: datetime | None = None  #: at it or later
+    died_before: datetime | None = None

@@ -38,6 +38,7 @@ class Operation:
     done: int = 0
     refused: int = 0  #: they had moved on meanwhile
     cursor: str | None = None
+    epoch: int = 0  #: grows whenever it is taken: who had it before cannot advance it any more
     error: str | None = None
     created_at: datetime
     updated_at: datetime

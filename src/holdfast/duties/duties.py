@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.domain.lanes import ScopeKind
 from holdfast.domain.schedule import Schedule
+from holdfast.duties.operations import FORGET_EVERY, OPERATIONS_EVERY, Operations, forget
 from holdfast.duties.scheduling import Scheduling
 from holdfast.duties.stuck import Stuck
 from holdfast.engine.engine import BATCH, Engine
@@ -27,7 +28,7 @@ PURGE_EVERY = 60.0
 SCHEDULES_EVERY = 0.5
 LOOK_FOR_PAUSES_EVERY = 1.0
 #: Reclaim of lost leases cannot be paused, and the pauses of promotion are the store's own matter.
-PAUSABLE = frozenset({"deadlines", "retention", "schedules", "stuck"})
+PAUSABLE = frozenset({"deadlines", "operations", "retention", "schedules", "stuck", "webhooks"})
 #: How long the other duties may wait for artefacts to be deleted.
 PATIENCE = 5.0
 
@@ -61,6 +62,8 @@ class Duties:
             Duty("reclaim", every, engine.reclaim),
             Duty("deadlines", min(every, 1.0), engine.time_out),
         ]
+        self.add("operations", OPERATIONS_EVERY, Operations(engine).run)
+        self.add("requests", FORGET_EVERY, lambda: forget(engine))
         stuck = Stuck(engine)
         self.all.append(Duty("stuck", stuck.every, stuck.run))
         if schedules:
@@ -69,6 +72,10 @@ class Duties:
             self.all.append(
                 Duty("retention", PURGE_EVERY, lambda: engine.purge(retention, patience=PATIENCE))
             )
+
+    def add(self, name: str, every: float, run: Callable[[], Awaitable[Any]]) -> None:
+        """One more."""
+        self.all.append(Duty(name, every, run))
 
     def expect(self, delay: timedelta) -> None:
         """Something will be due in *delay*: do not sleep past it."""

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Protocol, cast
 
-from holdfast.domain.job import Claimed, JobId, Lease
+from holdfast.domain.job import Attempt, Claimed, JobId, Lease
 from holdfast.domain.lanes import Dependency
 from holdfast.engine.artefacts import Keeper
 from holdfast.engine.attempt_log import AttemptLog
@@ -118,6 +118,15 @@ class Job:
     @property
     def owner(self) -> str | None:
         return self._claimed.owner
+
+    @property
+    def trace(self) -> str | None:
+        """The W3C traceparent of whoever enqueued it."""
+        return self._claimed.trace
+
+    async def attempts(self) -> list[Attempt]:
+        """Those before this one, and this one."""
+        return await self._store.attempts(self.id)
 
     @property
     def deadline_at(self) -> datetime | None:

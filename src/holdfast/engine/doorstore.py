@@ -12,6 +12,9 @@ from holdfast.domain.job import Enqueued, JobId, NewJob
 from holdfast.domain.operation import Operation, Progress
 from holdfast.domain.webhook import Webhook
 
+#: How long an operation is on record after it ended.
+KEEP_OPERATIONS = timedelta(days=30)
+
 
 class Request(NamedTuple):
     """A request that its sender has named, so that it may be sent again (`Idempotency-Key`)."""
@@ -23,10 +26,14 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """A request of this name was answered before: with these jobs, for this content."""
+    """A request of this name was answered before: so, for this content."""
 
     fingerprint: bytes
-    ids: tuple[JobId, ...]
+    answers: tuple[Enqueued, ...]
+
+    @property
+    def ids(self) -> tuple[JobId, ...]:
+        return tuple(answer.id for answer in self.answers)
 
 
 class DoorStore(Protocol):
@@ -51,11 +58,11 @@ class DoorStore(Protocol):
         self, request: Request, jobs: Sequence[NewJob], *, keep: timedelta
     ) -> Sequence[Enqueued] | Repeated:
         """`enqueue`, and the request kept for *keep*, in one transaction. A request whose name is kept already (of two at
-        once, the later) stores nothing."""
+        once, the later) stores nothing. One whose time is up is not known any more, removed or not."""
 
     # -- operations -------------------------------------------------------------------------------------------------
     async def begin_operation(self, operation: Operation) -> Operation:
-        """Keep it; its moments are the store's. One whose id is known already is not kept twice."""
+        """Keep it; its moments are the store's. One whose id is known already is not kept twice: it is answered as it is."""
 
     async def operation(self, operation_id: str) -> Operation | None: ...
 
@@ -63,19 +70,20 @@ class DoorStore(Protocol):
         """Newest first."""
 
     async def take_operation(self, span: timedelta) -> Operation | None:
-        """A running one that nobody else works on; it is ours for *span*."""
+        """A running one that nobody works on, the one that waited longest; it is ours for *span*, under a new *epoch*."""
 
     async def advance_operation(
         self, operation: Operation, *, cursor: str | None, done: int, refused: int, span: timedelta
     ) -> bool:
-        """A batch was done: *done* and *refused* more; ours for another *span*. False when it runs no more."""
+        """A batch was done: *done* and *refused* more; ours for another *span* (none: for whoever takes it next). False,
+        and nothing is changed, when it runs no more or was taken by another since (its *epoch* has passed)."""
 
     async def end_operation(self, operation_id: str, progress: Progress, *, error: str | None = None) -> bool:
         """Done, failed or cancelled; False when it ran no more."""
 
     # -- webhooks ---------------------------------------------------------------------------------------------------
     async def put_webhook(self, webhook: Webhook) -> Webhook:
-        """New or changed; *created_at* is the store's."""
+        """New, or in place of the one of this id; *created_at* is the store's, and stays."""
 
     async def webhooks(self) -> list[Webhook]:
         """Oldest first."""
@@ -86,7 +94,7 @@ class DoorStore(Protocol):
         self, webhook_id: str, *, well: bool, disable_after: timedelta
     ) -> Webhook | None:
         """Note how a delivery went: the first failure since a success sets *failing_since*; failing for *disable_after*
-        disables it. Its new state."""
+        disables it. Its new state; None when there is none of this id."""
 
     async def bookmark(self, name: str) -> int | None:
         """How far a reader of events has come; None: it has not begun."""
@@ -96,4 +104,4 @@ class DoorStore(Protocol):
 
     # -- leaving ----------------------------------------------------------------------------------------------------
     async def forget_requests(self, limit: int) -> int:
-        """Remove requests that were kept long enough, and operations that ended 30 days ago; how many."""
+        """Remove requests that were kept long enough, and operations that ended `KEEP_OPERATIONS` ago; how many."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from holdfast.domain.classify import classify
@@ -31,9 +32,12 @@ from holdfast.domain.policy import Retry, judge_crash, judge_failure
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.admission import Admission
 from holdfast.engine.artefacts import Keeper
+from holdfast.engine.calling import Calls
 from holdfast.engine.coalesce import Coalescer
+from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.explaining import Explaining
-from holdfast.engine.log import Log
+from holdfast.engine.log import Log, presentable
+from holdfast.engine.observing import Observers
 from holdfast.engine.payload import decode_any
 from holdfast.engine.ports import (
     Artefacts,
@@ -70,25 +74,54 @@ class Engine(Steering, Explaining):
         ids: Ids,
         artefacts: Artefacts | None = None,
         admission: Admission | None = None,
+        observers: Observers | None = None,
+        calls: Callable[[], Calls] | None = None,
     ) -> None:
         self.store, self.tasks, self.settings = store, tasks, settings
         self.clock, self.rng, self.ids = clock, rng, ids
         self.admission = admission or Admission()
+        self.observers = observers or Observers()
         self.keeper = Keeper(store, artefacts, settings.result_limit)
-        self._enqueues: Coalescer[NewJob, Enqueued] = Coalescer(store.enqueue)
+        self._enqueues: Coalescer[NewJob, Enqueued] = Coalescer(self._enqueue)
         self.reclaim_due = -math.inf  #: when this process should look for lost leases again
+        self._make_calls = calls
+
+    @cached_property
+    def outbound(self) -> Calls:
+        """The client for URLs that users gave; made when it is first asked for."""
+        if self._make_calls is None:
+            raise UsageError("this engine calls nobody")
+        return self._make_calls()
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob], connection: Any = None) -> Sequence[Enqueued]:
         """Store jobs; answered after the commit (the caller's own commit, where a *connection* is given)."""
         if connection is not None:
-            return await self._in_transaction().enqueue_in(connection, jobs)
+            answers = await self._in_transaction().enqueue_in(connection, jobs)
+            self.observers.enqueued(jobs, answers)
+            return answers
         if len(jobs) == 1:
             return [await self._enqueues.do(jobs[0])]
-        return await self.store.enqueue(jobs) if jobs else []
+        return await self._enqueue(jobs) if jobs else []
+
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
+        answers = await self.store.enqueue(jobs)
+        self.observers.enqueued(jobs, answers)
+        return answers
+
+    async def enqueue_once(
+        self, request: Request, jobs: Sequence[NewJob], *, keep: timedelta
+    ) -> Sequence[Enqueued] | Repeated:
+        """`enqueue`, unless a request of this name was answered before."""
+        found = await self.store.enqueue_once(request, jobs, keep=keep)
+        if not isinstance(found, Repeated):
+            self.observers.enqueued(jobs, found)
+        return found
 
     def enqueue_sync(self, jobs: Sequence[NewJob], connection: Any) -> Sequence[Enqueued]:
-        return self._in_transaction().enqueue_in_sync(connection, jobs)
+        answers = self._in_transaction().enqueue_in_sync(connection, jobs)
+        self.observers.enqueued(jobs, answers)
+        return answers
 
     def _in_transaction(self) -> EnqueuesInTransaction:
         if not isinstance(self.store, EnqueuesInTransaction):
@@ -101,6 +134,7 @@ class Engine(Steering, Explaining):
         if message is not None:
             failure = Failure(code, message, failure.error_class)
         await self.store.reject(job, failure)
+        self.observers.rejected(job, failure)
         return job.id
 
     # -- judging ----------------------------------------------------------------------------------------------------
@@ -116,7 +150,7 @@ class Engine(Steering, Explaining):
     def judge_failure(self, claimed: Claimed, failure: Failure, elapsed: timedelta) -> Verdict:
         left = claimed.until_deadline
         return judge_failure(
-            failure,
+            presentable(failure),
             self.tasks[claimed.lane.task].policy.retry,
             attempt=claimed.attempt,
             max_attempts=claimed.max_attempts,
@@ -132,7 +166,9 @@ class Engine(Steering, Explaining):
         self.reclaim_due = self.clock.monotonic() + self.settings.reclaim_every.total_seconds()
         total = 0
         while expired := await self.store.expired(BATCH):
-            done = await self._reclaim_each([self._judge_expired(lost) for lost in expired])
+            reclaims = [self._judge_expired(lost) for lost in expired]
+            done = await self._reclaim_each(reclaims)
+            self.observers.reclaimed(list(zip(expired, reclaims, strict=True)), done)
             total += done
             if done == 0 or len(expired) < BATCH:
                 break
@@ -140,7 +176,10 @@ class Engine(Steering, Explaining):
 
     async def reclaim_stuck(self, stuck: Sequence[Expired]) -> int:
         """Take back leases that still hold, from attempts that run on for too long; how many."""
-        return await self._reclaim_each([self._judge_stuck(one) for one in stuck], stuck=True)
+        reclaims = [self._judge_stuck(one) for one in stuck]
+        done = await self._reclaim_each(reclaims, stuck=True)
+        self.observers.reclaimed(list(zip(stuck, reclaims, strict=True)), done)
+        return done
 
     async def _reclaim_each(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
         """Together; one by one when something in it is refused (a hook raised), which must not keep the others lost."""
@@ -208,6 +247,7 @@ class Engine(Steering, Explaining):
         total = 0
         while passed := await self.store.time_out(BATCH):
             total += len(passed)
+            self.observers.timed_out(len(passed))
         return total
 
     async def purge(self, keep: Retention, task: str | None = None, *, patience: float | None = None) -> int:
@@ -249,7 +289,9 @@ class Engine(Steering, Explaining):
             if row.owner != owner:
                 raise Conflict(f"job {job_id} belongs to another owner")
         forget = await self._steps_from(known, from_step) if from_step is not None else None
-        return await self.store.retry(known, by, kind=Kind.manual_retry, forget=forget)
+        place = await self.store.retry(known, by, kind=Kind.manual_retry, forget=forget)
+        self.observers.retried(Kind.manual_retry)
+        return place
 
     async def _steps_from(self, job_id: JobId, name: str) -> Collection[str]:
         names = list(await self.store.steps(job_id))
@@ -278,7 +320,7 @@ class Engine(Steering, Explaining):
             if limit is not None and done >= limit:
                 break
             try:
-                await self.store.retry(letter.id, by, kind=Kind.redriven, queue=queue)
+                await self.redrive_one(letter.id, by=by, queue=queue)
             except Conflict:
                 continue
             done += 1
@@ -286,6 +328,11 @@ class Engine(Steering, Explaining):
             if rate is not None:
                 await self.clock.sleep(1 / rate)
         return done
+
+    async def redrive_one(self, job_id: JobId, *, by: str, queue: str | None = None) -> None:
+        """`Conflict` when it is no dead letter any more, or a live twin holds its dedupe key."""
+        await self.store.retry(job_id, by, kind=Kind.redriven, queue=queue)
+        self.observers.retried(Kind.redriven)
 
     async def discard(self, where: DeadLetterFilter, *, reason: str, by: str = "api") -> int:
         """Strike dead letters; their jobs stay failed. How many."""

@@ -2,15 +2,20 @@
 
 When structlog is configured (the CLI does, an application may) lines go there, otherwise to the standard library's logging.
 How much is said is the level of the standard logger `holdfast` either way: warnings and worse, unless told otherwise, so
-that a program which merely uses Holdfast is not talked into its output.
+that a program which merely uses Holdfast is not talked into its output. Secrets are hidden here already: how the application
+writes its lines is its own matter.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import structlog
+
+from holdfast.domain.verdict import Failure
+from holdfast.logs import redact_text, redacted
 
 
 class Log:
@@ -39,9 +44,20 @@ class Log:
     def _say(self, level: int, event: str, facts: dict[str, Any]) -> None:
         if not self._std.isEnabledFor(level):
             return
+        stack = facts.pop("exc_info", False)
+        facts = {name: redacted(name, value) for name, value in facts.items()}
         if structlog.is_configured():
-            structlog.get_logger(self._name).log(level, event, **facts)
+            structlog.get_logger(self._name).log(
+                level, event, **facts, **({"exc_info": True} if stack else {})
+            )
         else:
-            stack = facts.pop("exc_info", False)
             told = " ".join(f"{name}={value}" for name, value in facts.items())
             self._std.log(level, "%s %s", event, told, exc_info=stack)
+
+
+def presentable(failure: Failure) -> Failure:
+    """*failure* as it may be written down: what an exception said, without the secrets that can be told by their looks."""
+    message, detail = redact_text(failure.message), redact_text(failure.detail)
+    if (message, detail) == (failure.message, failure.detail):
+        return failure
+    return replace(failure, message=message, detail=detail)

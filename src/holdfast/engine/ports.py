@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from holdfast.domain.census import Census
 from holdfast.domain.duration import optional
 from holdfast.domain.job import (
     Artefact,
@@ -38,6 +39,7 @@ from holdfast.domain.job import (
 from holdfast.domain.moves import Kind
 from holdfast.domain.standing import Standing
 from holdfast.domain.verdict import Failure, Verdict
+from holdfast.engine.doorstore import DoorStore
 from holdfast.engine.lanestore import Cap, LaneStore
 
 
@@ -65,6 +67,9 @@ class Ids(Protocol):
 
     def worker_name(self) -> str:
         """Names this start of this process: never used before, even by a process of the same name."""
+
+    def secret(self) -> bytes:
+        """32 bytes that nobody can guess."""
 
 
 class Threads(Protocol):
@@ -142,7 +147,7 @@ class Page(NamedTuple):
     next: str | None
 
 
-class Store(LaneStore, Protocol):
+class Store(LaneStore, DoorStore, Protocol):
     """Jobs at rest. Methods are safe to call concurrently from one event loop."""
 
     hooks: list[tuple[frozenset[Kind], Hook]]
@@ -286,9 +291,20 @@ class Store(LaneStore, Protocol):
         that all of it was true at once."""
 
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
-        """Newest first; *after* is the `next` of the page before. `UsageError` for one that was made up."""
+        """Newest first; *after* is the `next` of the page before. `UsageError` for one that was made up.
+
+        No page looks at more jobs than it can in a few hundredths of a second: where few match, it may hold fewer than
+        *limit* or none, and have a `next` all the same. Jobs are looked for at the time they were created by the clock
+        of whoever enqueued them: a range does not find those whose clock was wrong by more than a day.
+        """
+
+    async def count(self, where: JobFilter) -> int:
+        """How many match, however long that takes."""
 
     async def counts(self) -> dict[str, int]: ...
+
+    async def census(self, most: int) -> Census:
+        """What is there to be done, for those who ask every few seconds: no count goes on beyond *most*."""
 
     async def lanes(self) -> set[Lane]:
         """Every lane that was ever used. Costs the same however many jobs wait."""
@@ -309,7 +325,10 @@ class Store(LaneStore, Protocol):
 
     async def dead_letters(
         self, where: DeadLetterFilter, *, after: str | None, limit: int
-    ) -> list[DeadLetter]: ...
+    ) -> list[DeadLetter]:
+        """By id; *after* is the id of the last one before. A page that is not full is the last one."""
+
+    async def count_dead_letters(self, where: DeadLetterFilter) -> int: ...
 
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]: ...
 

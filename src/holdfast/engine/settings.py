@@ -7,11 +7,13 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any
 
+from holdfast.domain.addresses import networks
 from holdfast.domain.duration import duration
 from holdfast.errors import UsageError
 
 DEFAULT_URL = "sqlite:///holdfast.db"
 PLACES = ("file://", "s3://", "memory://")
+_SWITCH = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
 KEEP_LOGS = ("failed", "always", "never")
 
 
@@ -34,6 +36,8 @@ class Settings:
     result_limit: int = 1_000_000  #: bytes of a result in the database
     artefacts: str | None = None  #: where larger results go: a folder, file:///… or s3://bucket/prefix
     keep_logs: str = "failed"  #: which attempts keep what their handlers logged
+    tracing: bool = False  #: a span for every attempt, linked to its caller's (OpenTelemetry)
+    outbound_allow: str = ""  #: networks that webhooks may lead to although they are not public
 
     @property
     def beat_every(self) -> timedelta:
@@ -80,6 +84,17 @@ def _read(source: str, name: str, value: Any) -> Any:
                 f"{source}: {shown!r} is no place to keep artefacts; use a folder, file:///… or s3://…"
             )
         return place
+    if name == "outbound_allow":
+        try:
+            networks(str(value))
+        except UsageError as error:
+            raise UsageError(f"{source}: {error}") from None
+        return str(value)
+    if name == "tracing":
+        said = _SWITCH.get(str(value).lower())
+        if said is None:
+            raise UsageError(f"{source} is {str(value)[:40]!r}; it is one of {', '.join(_SWITCH)}")
+        return said
     if name == "keep_logs":
         if value not in KEEP_LOGS:
             raise UsageError(f"{source} is {value!r}; it is one of {', '.join(KEEP_LOGS)}")

@@ -127,6 +127,7 @@ class Sender(Protocol):
     async def result(self, job_id: str, timeout: Duration | None) -> Any: ...
     async def job(self, job_id: str) -> JobRow: ...
     def new_id(self) -> JobId: ...
+    def current_trace(self) -> str | None: ...
 
     payload_limit: int
 
@@ -309,6 +310,10 @@ class Enqueuer(Generic[P, R]):
         return {}
 
     def _spec(self) -> JobSpec:
+        spec, trace = self._untraced(), self._task._sender.current_trace()
+        return spec if trace is None else replace(spec, trace=trace)
+
+    def _untraced(self) -> JobSpec:
         task, options, policy = self._task, self._options, self._task.policy
         if options is _NO_OPTIONS:
             return task.plain_spec

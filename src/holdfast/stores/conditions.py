@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
-from holdfast.domain.job import DeadLetterFilter, JobFilter
+from holdfast.domain.job import DeadLetterFilter
+
+#: How many jobs are looked at for one page. A filter that few jobs match is answered in several pages, none of which
+#: takes long.
+LOOK_AT = 15_000
+#: The same where each of them has to be read through for its arguments.
+LOOK_INTO = 4_000
 
 
 class Condition:
     """A clause and its parameters, as they are added: all must hold. The dialect here is SQLite's."""
 
+    sign = "?"  #: what the number of a parameter stands behind
+
     def __init__(self) -> None:
-        self._parts: list[str] = ["true"]
+        self._parts: list[str] = []
         self.parameters: list[Any] = []
 
     def __str__(self) -> str:
-        return " AND ".join(self._parts)
+        return " AND ".join(self._parts) or "true"
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
 
     def place(self, value: Any) -> str:
-        """Add a parameter; how the statement speaks of it."""
+        """Add a parameter; how the statement speaks of it, wherever it does."""
         self.parameters.append(value)
-        return "?"
+        return f"{self.sign}{len(self.parameters)}"
+
+    def fit(self, statement: str) -> tuple[str, list[Any]]:
+        """*statement* with the parameters that it speaks of, and no others: the drivers insist on that."""
+        used: dict[str, int] = {}
+        pattern = re.escape(self.sign) + r"(\d+)"
+        fitted = re.sub(pattern, lambda m: f"{self.sign}{used.setdefault(m[1], len(used) + 1)}", statement)
+        return fitted, [self.parameters[int(number) - 1] for number in used]
+
+    def moment(self, value: datetime) -> Any:
+        """As the database keeps it."""
+        return value
 
     def add(self, condition: str, *values: Any) -> None:
         """Each `?` of *condition* is the next of *values*."""
-        for value in values:
-            condition = condition.replace("?", self.place(value), 1)
+        first, *rest = condition.split("?")
+        placed = (self.place(value) + part for value, part in zip(values, rest, strict=True))
+        self.add_placed(first + "".join(placed))
+
+    def add_placed(self, condition: str) -> None:
+        """One whose parameters have their places."""
         self._parts.append(condition)
 
     def equal(self, column: str, value: str | None) -> None:
@@ -37,13 +65,11 @@ class Condition:
         if values:
             self.add(f"{column} IN ({', '.join('?' * len(values))})", *map(str, values))
 
-
-def narrow_jobs(condition: Condition, where: JobFilter) -> None:
-    """By the columns of the view `jobs`; tag and arguments are looked up differently in each dialect."""
-    condition.among("state", where.states)
-    condition.among("task", where.tasks)
-    condition.among("queue", where.queues)
-    condition.equal("owner", where.owner)
+    def within(self, column: str, after: datetime | None, before: datetime | None) -> None:
+        if after is not None:
+            self.add(f"{column} >= ?", self.moment(after))
+        if before is not None:
+            self.add(f"{column} < ?", self.moment(before))
 
 
 def narrow_dead_letters(condition: Condition, where: DeadLetterFilter) -> None:
@@ -53,3 +79,4 @@ def narrow_dead_letters(condition: Condition, where: DeadLetterFilter) -> None:
     condition.among("d.reason", where.reasons)
     condition.equal("d.fingerprint", where.fingerprint)
     condition.equal("j.owner", where.owner)
+    condition.within("d.at", where.died_after, where.died_before)

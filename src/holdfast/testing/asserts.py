@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from holdfast.app import Holdfast
 from holdfast.domain.job import DeadLetter, DeadLetterFilter, JobRow
+from holdfast.engine.filters import job_filter
 from holdfast.engine.payload import decode_any, encode
 from holdfast.engine.ports import Store
 from holdfast.engine.tasks import Task
 from holdfast.errors import UnknownTask, UsageError
-from holdfast.verbs import job_filter
 
 T = TypeVar("T")
 

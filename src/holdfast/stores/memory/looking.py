@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from holdfast.domain.census import Census
 from holdfast.domain.job import (
     Artefact,
     Attempt,
@@ -28,6 +29,7 @@ from holdfast.domain.moves import State
 from holdfast.domain.rules import broken_rules
 from holdfast.engine.artefacts import split_result
 from holdfast.engine.ports import Page
+from holdfast.stores.memory.census import census
 from holdfast.stores.memory.tables import Job, Live, Tables
 from holdfast.stores.shapes import read_cursor
 
@@ -54,11 +56,17 @@ class Looking:
             str(rows[-1].number) if len(found) > limit else None,
         )
 
+    async def count(self, where: JobFilter) -> int:
+        return sum(_matches(job, where) for job in self._tables.jobs.values())
+
     async def counts(self) -> dict[str, int]:
         counts = dict.fromkeys(State, 0)
         for job in self._tables.jobs.values():
             counts[job.state] += 1
         return {str(state): number for state, number in counts.items()}
+
+    async def census(self, most: int) -> Census:
+        return census(self._tables, most)
 
     async def lanes(self) -> set[Lane]:
         return set(self._tables.lanes)
@@ -118,6 +126,9 @@ class Looking:
     ) -> list[DeadLetter]:
         found = [letter for letter in self._dead(where) if after is None or letter.id > after]
         return sorted(found, key=lambda letter: letter.id)[:limit]
+
+    async def count_dead_letters(self, where: DeadLetterFilter) -> int:
+        return len(self._dead(where))
 
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
         groups: dict[tuple[str, str, str], list[DeadLetter]] = {}
@@ -214,6 +225,10 @@ def _matches(job: Job, where: JobFilter) -> bool:
         and (where.owner is None or job.spec.owner == where.owner)
         and (where.tag is None or where.tag in job.spec.tags)
         and (not where.args or where.args.items() <= json.loads(job.payload).items())
+        and (not where.ids or job.id in where.ids)
+        and _within(job.created_at, where.created_after, where.created_before)
+        and (where.error_code is None or (job.error is not None and job.error.code == where.error_code))
+        and (where.key is None or own_key(job.spec.key) == where.key)
     )
 
 
@@ -225,4 +240,9 @@ def _matches_dead(letter: DeadLetter, where: DeadLetterFilter) -> bool:
         and (where.fingerprint is None or letter.fingerprint == where.fingerprint)
         and (where.owner is None or letter.owner == where.owner)
         and (not where.ids or letter.id in where.ids)
+        and _within(letter.at, where.died_after, where.died_before)
     )
+
+
+def _within(at: datetime, after: datetime | None, before: datetime | None) -> bool:
+    return (after is None or at >= after) and (before is None or at < before)

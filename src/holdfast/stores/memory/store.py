@@ -24,11 +24,14 @@ from holdfast.domain.job import (
 from holdfast.domain.moves import Kind
 from holdfast.domain.standing import Standing
 from holdfast.domain.verdict import Failure
+from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.lanestore import Cap
 from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention
 from holdfast.errors import LeaseLost, UsageError
+from holdfast.stores.doorshapes import first_answer
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.memory import intake, kept, people, recovering, settling, standing
+from holdfast.stores.memory.doors import Doors
 from holdfast.stores.memory.lanes import Lanes
 from holdfast.stores.memory.looking import Looking
 from holdfast.stores.memory.tables import OpenSession, Tables
@@ -36,13 +39,14 @@ from holdfast.stores.memory.tables import OpenSession, Tables
 T = TypeVar("T")
 
 
-class MemoryStore(Looking, Lanes):
+class MemoryStore(Looking, Lanes, Doors):
     """Every method runs to its end without awaiting, its hooks included, so each is one transaction."""
 
     def __init__(self, clock: Clock) -> None:
         tables = Tables(clock)
         Looking.__init__(self, tables)
         Lanes.__init__(self, tables)
+        Doors.__init__(self, clock)
         self.hooks: list[tuple[frozenset[Kind], Hook]] = []
         self._clock = clock
         self._bell = asyncio.Event()
@@ -107,6 +111,16 @@ class MemoryStore(Looking, Lanes):
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         # From any thread: the bell belongs to the loop's, and rings with its next write.
         return self._commit(lambda: [intake.enqueue(self._tables, job) for job in jobs])
+
+    async def enqueue_once(
+        self, request: Request, jobs: Sequence[NewJob], *, keep: timedelta
+    ) -> Sequence[Enqueued] | Repeated:
+        before = self.answered(request)
+        if before is not None:
+            return first_answer(before, jobs)
+        answers = await self.enqueue(jobs)  # runs to its end without awaiting
+        self.remember(request, answers, keep)
+        return answers
 
     async def reject(self, job: NewJob, failure: Failure) -> None:
         self._write(lambda: intake.reject(self._tables, job, failure))

@@ -9,11 +9,12 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.breaker import Breaker
-from holdfast.domain.job import Session
+from holdfast.domain.job import Batch, Session
 from holdfast.domain.lanes import Cause, Dependency, Held, Scope
 from holdfast.domain.moves import Kind
 from holdfast.engine.lanestore import Charge, Outlook, Refusal, Report, Tick
 from holdfast.engine.ports import Clock
+from holdfast.errors import StoreError
 from holdfast.stores.postgres import dependencies, fairness, holding, limits, schedules
 from holdfast.stores.postgres.fairness import Stager
 from holdfast.stores.postgres.lines import Lines
@@ -95,6 +96,17 @@ class Admission(Writing):
 
     async def forget_schedule(self, name: str) -> bool:
         return await self._runner.run("people", lambda db: schedules.forget_schedule(db, name))
+
+    # -- queueing ---------------------------------------------------------------------------------------------------
+    async def _let_in(self, batches: Sequence[Batch]) -> None:
+        """Tell of jobs that were enqueued, and place those of fair lanes. They are stored: somebody else will place them if we
+        cannot."""
+        if any(batch.spec.lane.fair for batch in batches):
+            try:
+                await self._runner.run("enqueue", lambda db: self._stager.after_enqueue(db, batches))
+            except StoreError:
+                pass
+        self._bell.ring()
 
     # -- keeping the house ------------------------------------------------------------------------------------------
     async def _keep_lanes(self, connection: asyncpg.Connection[Any]) -> None:

@@ -105,6 +105,8 @@ class Bell:
 
     async def close(self) -> None:
         tasks = [task for task in (self._sending, self._connecting) if task is not None]
+        if tasks:  # the driver complains about a connection that is given up while it is made
+            await asyncio.wait(tasks, timeout=1)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from holdfast.domain.job import JobId
 from holdfast.errors import UnknownJob
 
+_UUID = re.compile("-".join(f"[0-9a-f]{{{n}}}" for n in (8, 4, 4, 4, 12)), re.IGNORECASE | re.ASCII)
+
 
 def is_uuid(text: str) -> bool:
-    return len(text) == 36 and all(c in "0123456789abcdef-" for c in text.lower())
+    return _UUID.fullmatch(text) is not None
 
 
 def known(job_id: JobId) -> JobId:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 import asyncpg
 
+from holdfast.domain.census import Census
 from holdfast.domain.job import (
     Artefact,
     Attempt,
@@ -26,14 +26,17 @@ from holdfast.domain.moves import Kind, State
 from holdfast.domain.standing import Standing
 from holdfast.engine.ports import Page
 from holdfast.stores import shapes
-from holdfast.stores.conditions import Condition, narrow_dead_letters, narrow_jobs
+from holdfast.stores.conditions import Condition, narrow_dead_letters
 from holdfast.stores.postgres import standing
+from holdfast.stores.postgres.census import census
 from holdfast.stores.postgres.event_numbers import OFFSET
+from holdfast.stores.postgres.finding import Finder, PostgresCondition
 from holdfast.stores.postgres.ids import is_uuid
 from holdfast.stores.postgres.move import NO_JOB, shown
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.runner import Runner
-from holdfast.stores.shapes import EVENTS_PER_ROW, bad_cursor, read_json, to_json
+from holdfast.stores.postgres.times import moment
+from holdfast.stores.shapes import EVENTS_PER_ROW, bad_cursor, read_json
 
 T = TypeVar("T")
 
@@ -69,29 +72,14 @@ class Looking:
         return await self._look(lambda db: standing.standing(db, job_id, scopes))
 
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
-        condition = _Condition()
-        if after is not None:
-            if len(after) != 36 or after.count("-") != 4:
-                raise bad_cursor(after)
-            condition.add("id < ?::uuid", after)
-        narrow_jobs(condition, where)
-        if where.tag is not None:
-            condition.add("?::text = ANY (tags)", where.tag)
-        for name, value in where.args.items():
-            condition.add("holdfast.argument(payload, ?::text) = ?::jsonb", name, to_json(value))
-        sql = f"SELECT * FROM holdfast.jobs WHERE {condition} ORDER BY id DESC LIMIT {condition.place(limit + 1)}"
+        if after is not None and not is_uuid(after):
+            raise bad_cursor(after)
+        rows, seen = await self._look(lambda db: Finder(db, where, after).page(limit))
+        last = str(rows[limit - 1]["id"]) if len(rows) > limit else seen
+        return Page([_job_row(row) for row in rows[:limit]], last)
 
-        async def look(db: asyncpg.Connection[Any]) -> list[asyncpg.Record]:
-            try:
-                return await db.fetch(sql, *condition.parameters)
-            except asyncpg.DataError:
-                raise bad_cursor(after) from None
-
-        rows = await self._look(look)
-        return Page(
-            [_job_row(row) for row in rows[:limit]],
-            str(rows[limit - 1]["id"]) if len(rows) > limit else None,
-        )
+    async def count(self, where: JobFilter) -> int:
+        return await self._look(lambda db: Finder(db, where).count())
 
     async def counts(self) -> dict[str, int]:
         [row] = await self._rows(
@@ -102,6 +90,9 @@ class Looking:
                  FROM holdfast.done"""
         )
         return {str(state): row[state.value] for state in State}
+
+    async def census(self, most: int) -> Census:
+        return await self._look(lambda db: census(db, most))
 
     async def lanes(self) -> set[Lane]:
         return set((await self._numbered_lanes()).values())
@@ -130,7 +121,7 @@ class Looking:
                       (SELECT count(*) FROM holdfast.lease l WHERE l.session_id = s.id) AS leases
                  FROM holdfast.session s WHERE s.expires_at > holdfast.clock() ORDER BY s.started_at, s.id"""
         )
-        return [shapes.worker_row(row, _moment, row["queues"]) for row in rows]
+        return [shapes.worker_row(row, moment, row["queues"]) for row in rows]
 
     async def _has_ended(self, job_id: JobId) -> bool:
         return bool(await self._value("SELECT 1 FROM holdfast.done WHERE job_id = $1", job_id))
@@ -181,7 +172,7 @@ class Looking:
                  LEFT JOIN holdfast.session s ON s.id = a.session_id ORDER BY a.epoch""",
             job_id,
         )
-        return [shapes.attempt(row, _moment, job_id) for row in rows]
+        return [shapes.attempt(row, moment, job_id) for row in rows]
 
     async def steps(self, job_id: JobId) -> dict[str, str]:
         if not is_uuid(job_id):
@@ -195,7 +186,7 @@ class Looking:
         if not is_uuid(job_id):
             return []
         rows = await self._rows("SELECT * FROM holdfast.late_result WHERE job_id = $1 ORDER BY epoch", job_id)
-        return [shapes.late_result(row, _moment, job_id) for row in rows]
+        return [shapes.late_result(row, moment, job_id) for row in rows]
 
     async def artefacts(self, job_id: JobId) -> list[Artefact]:
         if not is_uuid(job_id):
@@ -203,7 +194,7 @@ class Looking:
         rows = await self._rows(
             "SELECT * FROM holdfast.artefact WHERE job_id = $1 ORDER BY epoch, reference", job_id
         )
-        return [shapes.artefact(row, _moment) for row in rows]
+        return [shapes.artefact(row, moment) for row in rows]
 
     # -- dead letters -------------------------------------------------------------------------------------------------
     async def dead_letters(
@@ -211,11 +202,17 @@ class Looking:
     ) -> list[DeadLetter]:
         condition = _dead_condition(where)
         if after is not None:
+            if not is_uuid(after):
+                raise bad_cursor(after)
             condition.add("d.job_id > ?::uuid", after)
         sql = f"""SELECT d.job_id AS id, l.task, l.queue, j.owner, d.*, j.payload
                     {_DEAD} WHERE {condition} ORDER BY d.job_id LIMIT {condition.place(limit)}"""
         rows = await self._rows(sql, *condition.parameters)
-        return [shapes.dead_letter(row, _moment) for row in rows]
+        return [shapes.dead_letter(row, moment) for row in rows]
+
+    async def count_dead_letters(self, where: DeadLetterFilter) -> int:
+        condition = _dead_condition(where)
+        return int(await self._value(f"SELECT count(*) {_DEAD} WHERE {condition}", *condition.parameters))
 
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
         condition = _dead_condition(where)
@@ -226,7 +223,7 @@ class Looking:
                    GROUP BY d.fingerprint, l.task, d.reason ORDER BY count DESC, last_at DESC, sample DESC
                    LIMIT {condition.place(limit)}"""
         rows = await self._rows(sql, *condition.parameters)
-        return [shapes.dead_letter_group(row, _moment) for row in rows]
+        return [shapes.dead_letter_group(row, moment) for row in rows]
 
     # -- the store itself -----------------------------------------------------------------------------------------------
     async def violations(self) -> list[str]:
@@ -271,37 +268,16 @@ _DEAD = """FROM holdfast.dead_letter d JOIN holdfast.job j ON j.id = d.job_id
                          JOIN holdfast.lane l ON l.id = d.lane"""
 
 
-class _Condition(Condition):
-    """In PostgreSQL's dialect: parameters are numbered, typed, and may be whole arrays."""
-
-    def place(self, value: Any) -> str:
-        self.parameters.append(value)
-        return f"${len(self.parameters)}"
-
-    def equal(self, column: str, value: str | None) -> None:
-        if value is not None:
-            self.add(f"{column} = ?::text", value)
-
-    def among(self, column: str, values: Sequence[str]) -> None:
-        if values:
-            self.add(f"{column} = ANY (?::text[])", [str(value) for value in values])
-
-
 def _dead_condition(where: DeadLetterFilter) -> Condition:
-    condition = _Condition()
+    condition = PostgresCondition()
     narrow_dead_letters(condition, where)
     if where.ids:
-        condition.add("d.job_id = ANY (?::uuid[])", list(where.ids))
+        condition.add("d.job_id = ANY (?::uuid[])", [job_id for job_id in where.ids if is_uuid(job_id)])
     return condition
 
 
 def _job_row(row: asyncpg.Record) -> JobRow:
-    return shapes.job_row(row, _moment, tags=row["tags"], lease_expires_at=row["lease_expires_at"])
-
-
-def _moment(value: datetime | str) -> datetime:
-    """A column is a moment already; inside JSON it is text."""
-    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return shapes.job_row(row, moment, tags=row["tags"], lease_expires_at=row["lease_expires_at"])
 
 
 def _job_id(value: Any) -> JobId:

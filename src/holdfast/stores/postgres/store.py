@@ -30,8 +30,8 @@ from holdfast.engine.lanestore import Cap
 from holdfast.engine.ports import Answer, Clock, Heart, Reclaim, Retention, Threads
 from holdfast.errors import StoreError
 from holdfast.stores.postgres import dependencies, intake, kept, people, plans, recovering, sessions, settling
-from holdfast.stores.postgres.admission import Admission
 from holdfast.stores.postgres.claims import Claims, Wanted
+from holdfast.stores.postgres.doors import Doors
 from holdfast.stores.postgres.event_numbers import keep_growing
 from holdfast.stores.postgres.heart import PostgresHeart
 from holdfast.stores.postgres.lines import Lines, behind_a_pooler, shown, translate
@@ -42,7 +42,7 @@ from holdfast.stores.postgres.registering import register, register_sync
 from holdfast.stores.postgres.runner import UNDONE
 
 
-class PostgresStore(Admission):
+class PostgresStore(Doors):
     """One database. Each line of work has a connection of its own: claim, settle, enqueue, duty, people, read."""
 
     def __init__(self, url: str, clock: Clock, threads: Threads | None) -> None:
@@ -114,17 +114,8 @@ class PostgresStore(Admission):
                 return await intake.enqueue_planned(move, jobs)
 
         answers = await self._runner.run("enqueue", run)
-        if any(batch.spec.lane.fair for batch in batches):
-            await self._stage(batches)
-        self._bell.ring()
+        await self._let_in(batches)
         return answers
-
-    async def _stage(self, batches: Sequence[Batch]) -> None:
-        """Let those we have enqueued into their fair lines. They are stored already, and somebody else will do it if we cannot."""
-        try:
-            await self._runner.run("enqueue", lambda db: self._stager.after_enqueue(db, batches))
-        except StoreError:
-            return
 
     async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
         from holdfast.stores.postgres.callers import Terms, enqueue_on

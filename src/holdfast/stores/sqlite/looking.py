@@ -26,10 +26,11 @@ from holdfast.domain.standing import Standing
 from holdfast.engine.ports import Clock, Page
 from holdfast.errors import StoreError
 from holdfast.stores import shapes
-from holdfast.stores.conditions import Condition, narrow_dead_letters, narrow_jobs
-from holdfast.stores.shapes import EVENTS_PER_ROW, from_json, read_cursor, read_json, to_json
+from holdfast.stores.conditions import Condition, narrow_dead_letters
+from holdfast.stores.shapes import EVENTS_PER_ROW, from_json, read_cursor, read_json
 from holdfast.stores.sqlite import standing
 from holdfast.stores.sqlite.connection import connect, translate
+from holdfast.stores.sqlite.finding import Finder, SqliteCondition
 from holdfast.stores.sqlite.phases import DEFERRED, IN_LINE
 from holdfast.stores.sqlite.times import moment
 
@@ -82,24 +83,19 @@ class Looking:
         return self._look(lambda reader: standing.standing(reader, job_id, scopes, self._clock.now()))
 
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
-        condition = Condition()
-        if after is not None:
-            condition.add("number < ?", read_cursor(after))
-        narrow_jobs(condition, where)
-        if where.tag is not None:
-            condition.add("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)", where.tag)
-        for name, value in where.args.items():
-            condition.add(
-                "json_valid(payload) AND json_extract(payload, ?) = json_extract(?, '$')",
-                f'$."{name}"',
-                to_json(value),
-            )
-        sql = f"SELECT * FROM holdfast_jobs WHERE {condition} ORDER BY number DESC LIMIT {condition.place(limit + 1)}"
-        rows = self._rows(sql, *condition.parameters)
-        return Page(
-            [self._job_row(row) for row in rows[:limit]],
-            str(rows[limit - 1]["number"]) if len(rows) > limit else None,
-        )
+        before = None if after is None else read_cursor(after)
+        rows, seen = self._look(lambda reader: Finder(reader, where, before).page(limit))
+        last = rows[limit - 1]["number"] if len(rows) > limit else seen
+        return Page([self._job_row(row) for row in rows[:limit]], None if last is None else str(last))
+
+    async def count(self, where: JobFilter) -> int:
+        total, before = 0, None
+        while True:  # in stretches: others want to use the loop too
+            count, before = self._look(lambda reader: Finder(reader, where, before).stretch())  # noqa: B023
+            total += count
+            if before is None:
+                return total
+            await self._clock.sleep(0)
 
     async def counts(self) -> dict[str, int]:
         """Each count walks one narrow index."""
@@ -238,6 +234,11 @@ class Looking:
         rows = self._rows(sql, *condition.parameters)
         return [shapes.dead_letter(row, moment) for row in rows]
 
+    async def count_dead_letters(self, where: DeadLetterFilter) -> int:
+        condition = _dead_condition(where)
+        [(count,)] = self._rows(f"SELECT count(*) {_DEAD} WHERE {condition}", *condition.parameters)
+        return int(count)
+
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
         condition = _dead_condition(where)
         sql = f"""SELECT * FROM (
@@ -287,7 +288,7 @@ _DEAD = (
 
 
 def _dead_condition(where: DeadLetterFilter) -> Condition:
-    condition = Condition()
+    condition = SqliteCondition()
     narrow_dead_letters(condition, where)
     condition.among("j.uid", where.ids)
     return condition

@@ -71,6 +71,12 @@ class Move:
     def run(self, name: str, /, **parameters: Any) -> sqlite3.Cursor:
         return self.connection.execute(SQL[name], parameters)
 
+    def rows(self, sql: str, *parameters: Any) -> list[sqlite3.Row]:
+        """Rows whose columns have names."""
+        cursor = self.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute(sql, parameters).fetchall()
+
     # -- jobs --------------------------------------------------------------------------------------------------------
     def look(self, job_id: JobId) -> Found | None:
         return next(self.jobs("uid = ?", job_id), None)

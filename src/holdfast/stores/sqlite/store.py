@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from holdfast.domain.breaker import Breaker
+from holdfast.domain.census import Census
 from holdfast.domain.job import (
     Artefact,
     Claimed,
@@ -42,7 +43,9 @@ from holdfast.stores.sqlite import (
     settling,
 )
 from holdfast.stores.sqlite.bell import Bell
+from holdfast.stores.sqlite.census import census, census_aside
 from holdfast.stores.sqlite.connection import connect, translate
+from holdfast.stores.sqlite.doors import Doors
 from holdfast.stores.sqlite.heart import SqliteHeart
 from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.looking import Looking
@@ -53,7 +56,7 @@ from holdfast.stores.sqlite.writer import Writer
 T = TypeVar("T")
 
 
-class SqliteStore(Looking):
+class SqliteStore(Looking, Doors):
     """One file. *threads* None runs every write inline, in the caller's own thread (the simulator does)."""
 
     def __init__(self, path: str, clock: Clock, threads: Threads | None) -> None:
@@ -100,6 +103,12 @@ class SqliteStore(Looking):
             return migrate(connection, self.path)
         finally:
             connection.close()
+
+    async def census(self, most: int) -> Census:
+        now = self._clock.now()
+        if self._threads is None:
+            return self._look(lambda reader: census(reader, most, now))
+        return await census_aside(self.path, self._threads, most, now)
 
     # -- making moves -----------------------------------------------------------------------------------------------
     def _move(self, operation: Callable[[Move], T]) -> Callable[[sqlite3.Connection], T]:

@@ -1,0 +1,85 @@
+"""`holdfast serve`: the HTTP API of an app."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.exits import OK
+from holdfast.cli.opening import load_app
+from holdfast.cli.options import PLAIN, AppArgument
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:  # help must not wait for the engine to be imported
+    from holdfast.app import Holdfast
+
+serve = typer.Typer(**PLAIN)
+
+HostOption = Annotated[
+    str, typer.Option("--host", help="Where to listen; anywhere but on loopback every caller needs a key.")
+]
+PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
+NoAuthOption = Annotated[
+    bool, typer.Option("--no-auth", help="Let programs on this machine in without a key; loopback only.")
+]
+RateOption = Annotated[
+    str, typer.Option("--rate", help='How often one owner may call, e.g. "6000/min"; "none": no limit.')
+]
+
+
+@serve.command()
+def run_serve(
+    app: AppArgument,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    no_auth: NoAuthOption = False,
+    rate: RateOption = "6000/min",
+) -> int:
+    """Answer the HTTP API until SIGTERM or SIGINT."""
+    from holdfast import logs
+
+    found = load_app(app)
+    logs.configure(keep=True)
+
+    async def run() -> None:
+        stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopped.set)
+        limit = None if rate == "none" else rate
+        async with found, answering(found, (host, port), no_auth=no_auth, rate=limit):
+            await stopped.wait()
+
+    asyncio.run(run())
+    return OK
+
+
+@asynccontextmanager
+async def answering(
+    app: Holdfast,
+    at: tuple[str, int] | None,
+    *,
+    no_auth: bool = False,
+    rate: str | None = "6000/min",
+) -> AsyncIterator[None]:
+    """Inside the block the API is answered *at* this host and port, and it is said how to call it; None: it is not."""
+    if at is None:
+        yield
+        return
+    try:
+        from holdfast.http.serving import address_of, listen, served
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("holdfast"):
+            raise
+        raise UsageError(f"the HTTP API needs {error.name}; pip install 'holdfast[server]'") from None
+    with listen(*at) as listening:
+        async with served(app, listening, at[0], no_auth=no_auth, rate=rate):
+            address = f"{address_of(listening)}/api/v1"
+            key = "" if no_auth else ' -H "Authorization: Bearer $KEY"'
+            print(f"API:               {address}", flush=True)
+            print(f"look (HTTP):       curl{key} {address}/jobs", flush=True)
+            yield

@@ -1,0 +1,93 @@
+"""The verbs of those who run a front door: keys, and operations on everything that matches a filter."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from holdfast.domain.access import AccessKey
+from holdfast.domain.duration import Duration, duration, optional
+from holdfast.domain.operation import Operation, Progress
+from holdfast.engine import access, operating
+from holdfast.engine.engine import Engine
+from holdfast.engine.filters import dead_letter_filter, job_filter
+from holdfast.errors import UnknownOperation
+
+
+class Desk(ABC):
+    @abstractmethod
+    async def engine(self) -> Engine:
+        """The engine of the running event loop."""
+
+    # -- keys -------------------------------------------------------------------------------------------------------
+    async def create_key(
+        self, role: str, *, owner: str | None = None, name: str = "", lasts: Duration | None = None
+    ) -> tuple[AccessKey, str]:
+        """A new key and its secret, which is kept nowhere: show it once. A key of the role `owner` needs an *owner*."""
+        return await access.create_key(
+            await self.engine(), role, owner=owner, name=name, lasts=optional(lasts)
+        )
+
+    async def keys(self) -> list[AccessKey]:
+        """All keys, those that ended too; oldest first."""
+        return await (await self.engine()).store.keys()
+
+    async def find_key(self, secret: str) -> AccessKey | None:
+        """The key with this secret, while it is valid: for a front door of one's own."""
+        return await access.find_key(await self.engine(), secret)
+
+    async def revoke_key(self, key_id: str, *, after: Duration = 0) -> None:
+        """End a key, now or *after* a while. `UnknownKey` when none that is valid has this id."""
+        await access.revoke_key(await self.engine(), key_id, after=duration(after))
+
+    async def rotate_key(self, key_id: str, *, overlap: Duration = "24h") -> tuple[AccessKey, str]:
+        """A new key in the place of another, which stays valid for the *overlap*; and its secret."""
+        return await access.rotate_key(await self.engine(), key_id, overlap=duration(overlap))
+
+    # -- operations -------------------------------------------------------------------------------------------------
+    async def count(self, **where: Any) -> int:
+        """How many jobs match, by the words of `app.jobs`."""
+        return await (await self.engine()).store.count(job_filter(**where))
+
+    async def count_dead_letters(self, **where: Any) -> int:
+        """How many match, by the words of `app.dead_letters`."""
+        return await (await self.engine()).store.count_dead_letters(dead_letter_filter(**where))
+
+    async def operate(
+        self,
+        doing: str,
+        *,
+        by: str = "api",
+        rate: float | None = None,
+        to_queue: str | None = None,
+        because: str = "",
+        for_owner: str | None = None,
+        dry_run: bool = False,
+        **where: Any,
+    ) -> Operation:
+        """Begin to `retry` or `cancel` all jobs that match, or to `redrive` or `discard` all dead letters: workers do it, at
+        most *rate* a second.
+
+        Without `state=`, failed jobs are retried, and those that are queued or processing are cancelled. *for_owner*: it
+        belongs to this owner and reaches nobody else's jobs. *dry_run* begins nothing: only `matched` tells.
+        """
+        plan = operating.Plan(
+            doing, where, by=by, rate=rate, to_queue=to_queue, because=because, owner=for_owner
+        )
+        return await operating.begin(await self.engine(), plan, dry_run=dry_run)
+
+    async def operations(self, *, limit: int = 50) -> list[Operation]:
+        """Newest first; those that ended more than 30 days ago are forgotten."""
+        return await (await self.engine()).store.operations(limit)
+
+    async def operation(self, operation_id: str) -> Operation:
+        """How it stands. `UnknownOperation` when there is none."""
+        found = await (await self.engine()).store.operation(operation_id)
+        if found is None:
+            raise UnknownOperation(operation_id)
+        return found
+
+    async def cancel_operation(self, operation_id: str) -> Operation:
+        """Do no more of it; what it has done stays done. Its last state, whether or not it still ran."""
+        await (await self.engine()).store.end_operation(operation_id, Progress.CANCELLED)
+        return await self.operation(operation_id)

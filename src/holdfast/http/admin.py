@@ -1,0 +1,213 @@
+"""`/admin`: what operators of the house do by hand: stuck jobs, and the duties that move jobs by themselves (S4, S5)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from holdfast.domain.access import Action
+from holdfast.domain.duration import duration, spell
+from holdfast.domain.job import Expired
+from holdfast.domain.lanes import ScopeKind
+from holdfast.engine.engine import BATCH, Engine
+from holdfast.http.answers import answer
+from holdfast.http.door import Door
+from holdfast.http.pages import LimitQuery, capped
+from holdfast.http.problems import Problem
+from holdfast.http.routing import caller_of, does, router
+from holdfast.http.shapes import Asked, Note, Span, Told, Word
+from holdfast.http.workers import WorkerView, worker_view
+
+
+class Type(StrEnum):
+    """What the scheduler of retries does by itself, and which duty that is."""
+
+    STUCK_JOBS = "STUCK_JOBS"  # the sweep for attempts that run too long, never the reclaim of lost leases
+    FAILED_JOBS = "FAILED_JOBS"  # automatic retries
+    DELAYED_JOBS = "DELAYED_JOBS"  # all jobs that are due later
+
+    @property
+    def duty(self) -> str:
+        return {"STUCK_JOBS": "stuck", "FAILED_JOBS": "retries", "DELAYED_JOBS": "delayed"}[self.value]
+
+
+Types = Annotated[list[Type], Field(min_length=1, max_length=3, examples=[["STUCK_JOBS"]])]
+
+
+class PauseTypes(Asked):
+    duration: Span | None = Field(
+        default=None, description="After it they resume by themselves; null: when resumed."
+    )
+    types: Types = Field(default_factory=lambda: list(Type))
+    reason: Note = ""
+
+
+class ResumeTypes(Asked):
+    types: Types = Field(default_factory=lambda: list(Type))
+
+
+class PausedTypes(Told):
+    paused: list[Type]
+    duration: str | None
+
+
+class ResumedTypes(Told):
+    resumed: list[Type] = Field(description="Those of them that were paused.")
+
+
+class StuckView(Told):
+    id: str
+    task: str
+    queue: str
+    attempt: int
+    max_attempts: int
+    worker: str
+    epoch: int
+    longer_than: str = Field(description="How long an attempt of its task may take.", examples=["30m"])
+
+
+class StuckJobs(Told):
+    jobs: list[StuckView]
+
+
+class StuckAsked(Asked):
+    longer_than: Span | None = Field(
+        default=None, description="Instead of what each task says.", examples=["30m"]
+    )
+    tasks: list[Word] = Field(default_factory=list, max_length=50, description="Only these. Default: all.")
+    limit: Annotated[int, Field(ge=1, le=BATCH)] = 100
+
+
+class Processed(Told):
+    found: int
+    processed: int = Field(description="Taken back from their workers: retried, or dead letters.")
+
+
+class WorkersStatus(Told):
+    workers: list[WorkerView]
+    count: int
+    busy: int = Field(description="Workers that hold jobs.")
+    leases: int
+    paused: list[str] = Field(description="Duties that are paused.")
+
+
+def routes(door: Door) -> APIRouter:
+    here = router("admin")
+
+    @here.get(
+        "/admin/workers/status",
+        response_model=WorkersStatus,
+        summary="The workers, and what is paused",
+        **does(Action.LOOK),
+    )
+    async def get_workers_status() -> Response:
+        workers, holds = await door.app.workers(), await door.app.holds()
+        paused = sorted({held.scope.name for held in holds if held.scope.kind is ScopeKind.DUTY})
+        return answer(
+            {
+                "workers": [worker_view(one) for one in workers],
+                "count": len(workers),
+                "busy": sum(one.leases > 0 for one in workers),
+                "leases": sum(one.leases for one in workers),
+                "paused": paused,
+            }
+        )
+
+    _add_stuck(here, door)
+    _add_scheduler(here, door)
+    return here
+
+
+def _add_stuck(here: APIRouter, door: Door) -> None:
+    @here.get(
+        "/admin/jobs/stuck",
+        response_model=StuckJobs,
+        summary="Attempts that run on for too long while their worker lives",
+        **does(Action.LOOK),
+    )
+    async def list_stuck_jobs(
+        longer_than: Annotated[Span | None, Query()] = None, limit: LimitQuery = 100
+    ) -> Response:
+        return await _list(door, StuckAsked(longer_than=longer_than, limit=min(capped(limit), BATCH)))
+
+    @here.post(
+        "/admin/jobs/stuck",
+        response_model=StuckJobs,
+        summary="The same, by more than fits in a URL",
+        **does(Action.LOOK),
+    )
+    async def search_stuck_jobs(body: StuckAsked | None = None) -> Response:
+        return await _list(door, body or StuckAsked())
+
+    @here.post(
+        "/admin/jobs/process-stuck",
+        response_model=Processed,
+        summary="Take stuck jobs back from their workers",
+        **does(Action.OPERATE),
+    )
+    async def process_stuck_jobs(body: StuckAsked | None = None) -> Response:
+        asked, engine = body or StuckAsked(), await door.app.engine()
+        stuck = await engine.store.stuck(_limits(engine, asked), asked.limit)
+        done = await engine.reclaim_stuck(stuck) if stuck else 0
+        return answer({"found": len(stuck), "processed": done})
+
+
+async def _list(door: Door, asked: StuckAsked) -> Response:
+    engine = await door.app.engine()
+    limits = _limits(engine, asked)
+    found = await engine.store.stuck(limits, asked.limit) if limits else []
+    return answer({"jobs": [_stuck(one, limits) for one in found]})
+
+
+def _limits(engine: Engine, asked: StuckAsked) -> dict[str, timedelta]:
+    """How long an attempt of each task may take."""
+    unknown = [task for task in asked.tasks if task not in engine.tasks]
+    if unknown:
+        raise Problem("UNKNOWN_TASK", f"no task named {unknown[0][:100]!r}")
+    most = None if asked.longer_than is None else duration(asked.longer_than)
+    limits = engine.stuck_limits() if most is None else dict.fromkeys(engine.tasks, most)
+    return {task: limit for task, limit in limits.items() if not asked.tasks or task in asked.tasks}
+
+
+def _stuck(one: Expired, limits: dict[str, timedelta]) -> dict[str, Any]:
+    return {
+        "id": one.lease.job_id,
+        "task": one.lane.task,
+        "queue": one.lane.queue,
+        "attempt": one.attempt,
+        "max_attempts": one.max_attempts,
+        "worker": one.worker,
+        "epoch": one.lease.epoch,
+        "longer_than": spell(limits[one.lane.task]),
+    }
+
+
+def _add_scheduler(here: APIRouter, door: Door) -> None:
+    @here.post(
+        "/admin/retry-scheduler/pause",
+        response_model=PausedTypes,
+        summary="Hold what moves jobs by itself",
+        **does(Action.OPERATE),
+    )
+    async def pause_retry_scheduler(request: Request, body: PauseTypes | None = None) -> Response:
+        asked, by = body or PauseTypes(), caller_of(request).name
+        for one in asked.types:
+            await door.app.pause(
+                one.duty, kind=ScopeKind.DUTY, duration=asked.duration, reason=asked.reason, by=by
+            )
+        return answer({"paused": asked.types, "duration": asked.duration})
+
+    @here.post(
+        "/admin/retry-scheduler/resume",
+        response_model=ResumedTypes,
+        summary="Let it go on",
+        **does(Action.OPERATE),
+    )
+    async def resume_retry_scheduler(request: Request, body: ResumeTypes | None = None) -> Response:
+        asked, by = body or ResumeTypes(), caller_of(request).name
+        was = [one for one in asked.types if await door.app.resume(one.duty, kind=ScopeKind.DUTY, by=by)]
+        return answer({"resumed": was})

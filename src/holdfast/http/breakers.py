@@ -1,0 +1,144 @@
+"""`/breakers`: the services that tasks call, as all workers see them; open, close or try one by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from holdfast.domain.access import Action
+from holdfast.domain.breaker import Breaker
+from holdfast.engine.lanestore import Outlook
+from holdfast.errors import UsageError
+from holdfast.http.answers import answer, must_match
+from holdfast.http.door import Door
+from holdfast.http.jobs import IF_MATCH
+from holdfast.http.lanes import NamePath, PauseAsked
+from holdfast.http.problems import Problem
+from holdfast.http.routing import caller_of, does, router
+from holdfast.http.shapes import Reason, Told
+
+
+class BreakerView(Told):
+    dependency: str = Field(description="With its shard: name#shard.", examples=["gateway"])
+    state: str = Field(examples=["open"])
+    version: int
+    since: datetime | None
+    opened_at: datetime | None
+    next_trial_at: datetime | None
+    reopens: int
+
+
+class OutlookView(BreakerView):
+    votes: int
+    callers: int
+    limit: int
+    in_flight: int
+    latency_seconds: float | None
+    calls: int
+    failures: int
+
+
+class Breakers(Told):
+    breakers: list[OutlookView]
+
+
+def routes(door: Door) -> APIRouter:
+    here = router("breakers")
+
+    @here.get("/breakers", response_model=Breakers, summary="How dependencies stand", **does(Action.LOOK))
+    async def list_breakers() -> Response:
+        return answer({"breakers": [_outlook(one) for one in await door.app.breakers()]})
+
+    @here.get("/breakers/{name}", response_model=OutlookView, summary="One dependency", **does(Action.LOOK))
+    async def get_breaker(name: NamePath) -> Response:
+        found = await _find(door, name)
+        if found is None:
+            raise Problem("NOT_FOUND", "no dependency of this name has a breaker yet")
+        return answer(_outlook(found), headers={"ETag": _tag(found.breaker)})
+
+    @here.post(
+        "/breakers/{name}/open",
+        response_model=BreakerView,
+        summary="Hold back all calls to it, for a time or its cooldown; then trials begin",
+        **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
+    )
+    async def open_breaker(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
+        asked, by = body or PauseAsked(), caller_of(request).name
+        return await _force(
+            door,
+            request,
+            name,
+            lambda: door.app.open_breaker(name, duration=asked.duration, reason=asked.reason, by=by),
+        )
+
+    @here.post(
+        "/breakers/{name}/close",
+        response_model=BreakerView,
+        summary="Let calls to it begin again, without trials",
+        **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
+    )
+    async def close_breaker(request: Request, name: NamePath, body: Reason | None = None) -> Response:
+        reason, by = (body or Reason()).reason, caller_of(request).name
+        return await _force(door, request, name, lambda: door.app.close_breaker(name, reason=reason, by=by))
+
+    @here.post(
+        "/breakers/{name}/trial",
+        response_model=BreakerView,
+        summary="Let its trials begin now",
+        **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
+    )
+    async def try_breaker(request: Request, name: NamePath, body: Reason | None = None) -> Response:
+        reason, by = (body or Reason()).reason, caller_of(request).name
+        return await _force(door, request, name, lambda: door.app.try_breaker(name, reason=reason, by=by))
+
+    return here
+
+
+async def _force(
+    door: Door, request: Request, name: str, force: Callable[[], Awaitable[Breaker]]
+) -> Response:
+    if "if-match" in request.headers:
+        found = await _find(door, name)
+        must_match(request, _tag(Breaker() if found is None else found.breaker))
+    try:
+        changed = await force()
+    except UsageError as error:
+        raise Problem("NOT_FOUND", str(error)) from None
+    return answer({"dependency": name, **_breaker(changed)}, headers={"ETag": _tag(changed)})
+
+
+async def _find(door: Door, name: str) -> Outlook | None:
+    return next((one for one in await door.app.breakers() if one.dependency.label == name), None)
+
+
+def _tag(breaker: Breaker) -> str:
+    return f'"{breaker.version}"'
+
+
+def _breaker(breaker: Breaker) -> dict[str, Any]:
+    return {
+        "state": breaker.state,
+        "version": breaker.version,
+        "since": breaker.since,
+        "opened_at": breaker.opened_at,
+        "next_trial_at": breaker.retry_at,
+        "reopens": breaker.reopens,
+    }
+
+
+def _outlook(outlook: Outlook) -> dict[str, Any]:
+    return {
+        "dependency": outlook.dependency.label,
+        **_breaker(outlook.breaker),
+        "votes": outlook.votes,
+        "callers": outlook.callers,
+        "limit": outlook.limit,
+        "in_flight": outlook.in_flight,
+        "latency_seconds": outlook.latency,
+        "calls": outlook.calls,
+        "failures": outlook.failures,
+    }

@@ -1,0 +1,175 @@
+"""Puts the API together: routes, layers, and what errors are told as."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match
+
+from holdfast import __version__
+from holdfast.app import Holdfast
+from holdfast.domain.access import Action
+from holdfast.domain.limits import Rate
+from holdfast.engine.ports import Clock
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.http.access import WithoutKey
+from holdfast.http.answers import answer
+from holdfast.http.bodies import ENVELOPE, Bodies
+from holdfast.http.door import Door
+from holdfast.http.openapi import document
+from holdfast.http.problems import Problem
+from holdfast.http.routing import Route, does, router
+from holdfast.wiring import SystemClock
+
+#: The modules with routes, each with a function `routes(door)`.
+MODULES = (
+    "enqueuing",
+    "jobs",
+    "bulk",
+    "dead",
+    "lanes",
+    "breakers",
+    "schedules",
+    "owners",
+    "workers",
+    "admin",
+    "keys",
+    "stream",
+    "webhooks",
+    "inbound",
+    "health",
+    "metrics",
+)
+#: What is said of an error that the framework itself has found.
+_BY_STATUS = {
+    401: "UNAUTHENTICATED",
+    403: "FORBIDDEN",
+    404: "NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    413: "TOO_LARGE",
+    415: "UNSUPPORTED_MEDIA_TYPE",
+    422: "INVALID",
+}
+_MOST_ERRORS = 20
+
+
+def build(
+    app: Holdfast,
+    *,
+    rate: Rate | str | None = "6000/min",
+    without_key: WithoutKey | str = WithoutKey.NEVER,
+    clock: Clock | None = None,
+) -> FastAPI:
+    """See `holdfast.http.api`."""
+    try:
+        access = WithoutKey(without_key)
+    except ValueError:
+        raise UsageError(f"without_key is {without_key!r}; it is one of {', '.join(WithoutKey)}") from None
+    door = Door(
+        app,
+        clock or SystemClock(),
+        rate=None if rate is None else Rate.read(rate),
+        without_key=access,
+    )
+    site = FastAPI(
+        title="Holdfast",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+    )
+    site.state.door = door
+    bodies = Bodies(site.router, limit=app.payload_limit + ENVELOPE, new_id=app.new_id)
+    for name in MODULES:
+        # Past `include_router`, which would look for the route of every request twice.
+        site.router.routes.extend(import_module(f"holdfast.http.{name}").routes(door).routes)
+    site.router.routes.extend(_described(site).routes)
+    _tell_errors(site, bodies)
+    site.add_middleware(Bodies, limit=app.payload_limit + ENVELOPE, new_id=app.new_id)
+    return site
+
+
+def table(site: FastAPI) -> Iterator[Route]:
+    """Every route of the API, with the action that it is."""
+    for route in site.router.routes:
+        if not isinstance(route, Route):
+            raise UsageError(f"{route!r:.80} was not made by `holdfast.http.routing.router`")
+        yield route
+
+
+@asynccontextmanager
+async def _lifespan(site: FastAPI) -> AsyncIterator[None]:
+    """Where the server runs it: a mounted app has none, and needs none."""
+    yield
+    await site.state.door.keys.touch(now=True)
+
+
+def _described(site: FastAPI) -> APIRouter:
+    here = router("description")
+
+    @here.get("/openapi.json", summary="This document", response_model=dict, **does(Action.SEE))
+    async def get_openapi(request: Request) -> Response:
+        return answer(document(site, request.scope.get("root_path", "")))
+
+    return here
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+def _tell_errors(site: FastAPI, bodies: Bodies) -> None:
+    async def ours(_request: Request, error: Exception) -> Response:
+        return bodies.answer_to(error)
+
+    async def invalid(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return bodies.answer_to(_invalid(error))
+
+    async def framework(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code in (404, 405):
+            try:  # what there is and what not is for those who have a key
+                await site.state.door.admit(request, None)
+            except (Problem, HoldfastError) as refused:
+                return bodies.answer_to(refused)
+        return bodies.answer_to(_by_status(site, request, error))
+
+    site.add_exception_handler(HoldfastError, ours)
+    site.add_exception_handler(Problem, ours)
+    site.add_exception_handler(RequestValidationError, invalid)
+    site.add_exception_handler(HTTPException, framework)
+
+
+def _invalid(error: RequestValidationError) -> Problem:
+    """What is wrong where; never what was sent."""
+    found = [
+        {"pointer": "/".join(["#", *map(str, one["loc"])])[:200], "detail": str(one["msg"])[:300]}
+        for one in error.errors()[:_MOST_ERRORS]
+    ]
+    first = found[0] if found else {"pointer": "#", "detail": "it is not as it must be"}
+    return Problem("INVALID", f"{first['pointer'][2:] or 'the body'}: {first['detail']}", errors=found)
+
+
+def _by_status(site: FastAPI, request: Request, error: HTTPException) -> Problem:
+    match error.status_code:
+        case 404:
+            return Problem("NOT_FOUND", "there is nothing at this path")
+        case 405:
+            allow = ", ".join(sorted(_methods(site.router.routes, request)))
+            return Problem("METHOD_NOT_ALLOWED", f"this path takes: {allow}", headers={"Allow": allow})
+    return Problem(_BY_STATUS.get(error.status_code, "BAD_REQUEST"), "the request cannot be read")
+
+
+def _methods(routes: list[BaseRoute], request: Request) -> set[str]:
+    """Of all routes of this path: the router itself tells of one only."""
+    return {
+        method
+        for route in routes
+        if isinstance(route, Route) and route.matches(dict(request.scope))[0] is not Match.NONE
+        for method in route.methods or ()
+    }

@@ -1,0 +1,149 @@
+"""`/operations`: retry, cancel, redrive or discard everything that matches a filter. Counted first if you like, done by the
+workers in batches, cancellable, on record."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field
+
+from holdfast.domain.access import Action
+from holdfast.domain.moves import State
+from holdfast.domain.operation import Doing, Operation, Progress
+from holdfast.http.access import Caller
+from holdfast.http.answers import answer
+from holdfast.http.door import Door
+from holdfast.http.pages import MOST, LimitQuery, capped
+from holdfast.http.routing import PREFIX, caller_of, does, router
+from holdfast.http.shapes import Asked, Moment, Note, Told, Word
+
+Some = Annotated[list[Word], Field(min_length=1, max_length=500)]
+OperationIdPath = Annotated[str, Path(description="The operation's id.", max_length=100)]
+
+
+class Where(Asked):
+    """Which jobs (retry, cancel) or dead letters (redrive, discard); all that is given must match, nothing given is all."""
+
+    ids: Some | None = None
+    state: Annotated[list[State], Field(min_length=1, max_length=5)] | None = None
+    task: Some | None = None
+    queue: Some | None = None
+    owner: Word | None = None
+    tag: Word | None = None
+    key: Word | None = None
+    error_code: Word | None = None
+    created_after: Moment | None = None
+    created_before: Moment | None = None
+    reason: Some | None = Field(default=None, description="Of dead letters: the code they were buried with.")
+    fingerprint: Word | None = Field(default=None, description="Of dead letters: their cause.")
+    died_after: Moment | None = None
+    died_before: Moment | None = None
+
+
+class NewOperation(Asked):
+    doing: Doing = Field(examples=["redrive"])
+    where: Where = Field(examples=[{"task": ["convert"], "reason": ["NETWORK"]}])
+    rate: Annotated[float, Field(gt=0, le=100_000)] | None = Field(
+        default=None, description="At most so many a second."
+    )
+    to_queue: Word | None = Field(default=None, description="Of redrive: another queue than their own.")
+    reason: Note = ""
+    dry_run: bool = Field(default=False, description="Only count what matches.")
+
+
+class OperationView(Told):
+    id: str
+    doing: Doing
+    where: dict[str, Any]
+    by: str
+    options: dict[str, Any]
+    rate: float | None
+    owner: str | None
+    progress: Progress
+    matched: int = Field(description="When it began.")
+    done: int
+    refused: int = Field(description="They had moved on meanwhile.")
+    error: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class Counted(Told):
+    dry_run: bool
+    matched: int
+
+
+class Operations(Told):
+    operations: list[OperationView]
+
+
+def routes(door: Door) -> APIRouter:
+    here = router("operations")
+
+    @here.post(
+        "/operations",
+        status_code=202,
+        response_model=OperationView,
+        responses={200: {"model": Counted, "description": "With `dry_run`: how many match."}},
+        summary="Do it to everything that matches",
+        **does(Action.STEER),
+    )
+    async def begin_operation(request: Request, body: NewOperation) -> Response:
+        caller = caller_of(request)
+        where = body.where.model_dump(exclude_none=True)
+        caller.own(body.where.owner)
+        begun = await door.app.operate(
+            body.doing,
+            by=caller.name,
+            rate=body.rate,
+            to_queue=body.to_queue,
+            because=body.reason,
+            for_owner=caller.owner if caller.is_owner else None,
+            dry_run=body.dry_run,
+            **where,
+        )
+        if body.dry_run:
+            return answer({"dry_run": True, "matched": begun.matched})
+        place = f"{request.scope.get('root_path', '')}{PREFIX}/operations/{begun.id}"
+        return answer(_view(begun), 202, {"Location": place})
+
+    @here.get(
+        "/operations", response_model=Operations, summary="Operations, newest first", **does(Action.SEE)
+    )
+    async def list_operations(request: Request, limit: LimitQuery = 50) -> Response:
+        caller, most = caller_of(request), capped(limit)
+        found = await door.app.operations(limit=MOST if caller.is_owner else most)
+        return answer({"operations": [_view(one) for one in found if caller.reaches(one.owner)][:most]})
+
+    @here.get(
+        "/operations/{operation_id}",
+        response_model=OperationView,
+        summary="How an operation stands",
+        **does(Action.SEE),
+    )
+    async def get_operation(request: Request, operation_id: OperationIdPath) -> Response:
+        return answer(_view(await _reached(door, caller_of(request), operation_id)))
+
+    @here.post(
+        "/operations/{operation_id}/cancel",
+        response_model=OperationView,
+        summary="Do no more of it; what is done stays done",
+        **does(Action.STEER),
+    )
+    async def cancel_operation(request: Request, operation_id: OperationIdPath) -> Response:
+        await _reached(door, caller_of(request), operation_id)
+        return answer(_view(await door.app.cancel_operation(operation_id)))
+
+    return here
+
+
+async def _reached(door: Door, caller: Caller, operation_id: str) -> Operation:
+    found = await door.app.operation(operation_id)
+    caller.must_reach(found.owner)
+    return found
+
+
+def _view(operation: Operation) -> dict[str, Any]:
+    return {name: getattr(operation, name) for name in OperationView.model_fields}

@@ -1,0 +1,136 @@
+"""`/dead-letters`: look at them, by cause too; redrive and discard one. Many at once: `/operations`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from holdfast.domain.access import Action
+from holdfast.domain.job import DeadLetter, DeadLetterFilter, JobId
+from holdfast.domain.moves import State
+from holdfast.errors import Conflict
+from holdfast.http import shapes
+from holdfast.http.answers import answer
+from holdfast.http.door import Door
+from holdfast.http.jobs import Include, JobIdPath, One, Some, reached
+from holdfast.http.pages import CursorQuery, LimitQuery, capped
+from holdfast.http.problems import Problem
+from holdfast.http.routing import caller_of, does, router
+from holdfast.http.views import dead_letter_view, group_view
+
+Moment = Annotated[shapes.Moment | None, Query()]
+
+
+def routes(door: Door) -> APIRouter:
+    here = router("dead letters")
+
+    @here.get(
+        "/dead-letters",
+        response_model=shapes.DeadLetterPage,
+        summary="Dead letters by filter, oldest first",
+        **does(Action.SEE),
+    )
+    async def list_dead_letters(
+        request: Request,
+        task: Some = [],  # noqa: B006 - FastAPI copies it
+        queue: Some = [],  # noqa: B006
+        reason: Some = [],  # noqa: B006
+        fingerprint: One = None,
+        owner: One = None,
+        died_after: Moment = None,
+        died_before: Moment = None,
+        include: Include = None,
+        cursor: CursorQuery = None,
+        limit: LimitQuery = 50,
+    ) -> Response:
+        caller, most = caller_of(request), capped(limit)
+        where = DeadLetterFilter(
+            tasks=tuple(task),
+            queues=tuple(queue),
+            reasons=tuple(reason),
+            fingerprint=fingerprint,
+            owner=caller.own(owner),
+            died_after=died_after,
+            died_before=died_before,
+        )
+        after = door.pages.open(cursor, "dead", where, caller.owner)
+        found = await (await door.app.engine()).dead_letters(where, after=after, limit=most)
+        upcoming = found[-1].id if len(found) == most else None
+        shown = [dead_letter_view(one, caller, with_args=include == "args") for one in found]
+        return answer({"dead_letters": shown, "next": door.pages.seal(upcoming, "dead", where, caller.owner)})
+
+    @here.get(
+        "/dead-letters/groups",
+        response_model=shapes.DeadLetterGroups,
+        summary="Dead letters by their cause",
+        **does(Action.SEE),
+    )
+    async def list_dead_letter_groups(
+        request: Request,
+        task: Some = [],  # noqa: B006
+        queue: Some = [],  # noqa: B006
+        reason: Some = [],  # noqa: B006
+        owner: One = None,
+        limit: LimitQuery = 50,
+    ) -> Response:
+        where = DeadLetterFilter(
+            tasks=tuple(task),
+            queues=tuple(queue),
+            reasons=tuple(reason),
+            owner=caller_of(request).own(owner),
+        )
+        found = await (await door.app.engine()).dead_letter_groups(where, capped(limit))
+        return answer({"groups": [group_view(one) for one in found]})
+
+    @here.get(
+        "/dead-letters/{job_id}",
+        response_model=shapes.DeadLetterView,
+        summary="One dead letter, by its job's id",
+        **does(Action.SEE),
+    )
+    async def get_dead_letter(request: Request, job_id: JobIdPath, include: Include = None) -> Response:
+        letter = await _letter(door, request, job_id)
+        return answer(dead_letter_view(letter, caller_of(request), with_args=include == "args"))
+
+    @here.post(
+        "/dead-letters/{job_id}/redrive",
+        response_model=shapes.Moved,
+        summary="Give it another life",
+        **does(Action.STEER, 409),
+    )
+    async def redrive_dead_letter(
+        request: Request, job_id: JobIdPath, body: shapes.RedriveAsked | None = None
+    ) -> Response:
+        await _letter(door, request, job_id)
+        queue = None if body is None else body.to_queue
+        done = await door.app.redrive([job_id], by=caller_of(request).name, to_queue=queue)
+        if not done:
+            raise Conflict(
+                "it was not redriven: somebody else was first, or a live twin holds its dedupe key"
+            )
+        return answer({"id": job_id, "state": State.QUEUED})
+
+    @here.post(
+        "/dead-letters/{job_id}/discard",
+        response_model=shapes.Moved,
+        summary="Strike it; its job stays failed",
+        **does(Action.STEER, 409),
+    )
+    async def discard_dead_letter(request: Request, job_id: JobIdPath, body: shapes.DiscardAsked) -> Response:
+        await _letter(door, request, job_id)
+        done = await door.app.discard([job_id], reason=body.reason, by=caller_of(request).name)
+        if not done:
+            raise Conflict("it was not discarded: somebody else was first")
+        return answer({"id": job_id, "state": State.FAILED})
+
+    return here
+
+
+async def _letter(door: Door, request: Request, job_id: str) -> DeadLetter:
+    """The dead letter, where there is one and the caller may reach it."""
+    row = await reached(door, request, job_id)
+    found = await door.app.dead_letters(ids=[JobId(row.id)], limit=1)
+    if not found:
+        raise Problem("NOT_FOUND", f"the job is {row.state} and has no dead letter")
+    return found[0]

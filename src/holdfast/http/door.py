@@ -1,0 +1,46 @@
+"""What the routes share: the app they open, who asks, and how often. One `Door` for each API."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fastapi import Request
+
+from holdfast.app import Holdfast
+from holdfast.domain.access import Action
+from holdfast.domain.limits import Rate
+from holdfast.engine.ports import Clock, Store
+from holdfast.http.access import CALLER, Keys, WithoutKey
+from holdfast.http.bodies import HEADERS
+from holdfast.http.limits import Rates
+from holdfast.http.pages import Pages
+
+
+class Streams(Protocol):
+    def close(self) -> None: ...
+
+
+class Door:
+    def __init__(self, app: Holdfast, clock: Clock, *, rate: Rate | None, without_key: WithoutKey) -> None:
+        self.app, self.clock = app, clock
+        self.keys = Keys(app, clock, without_key)
+        self.rates = None if rate is None else Rates(app, clock, rate)
+        self.pages = Pages(app.url)
+        self.streams: list[Streams] = []
+
+    def close(self) -> None:
+        """Let what would not end by itself come to its end."""
+        for stream in self.streams:
+            stream.close()
+
+    async def admit(self, request: Request, action: Action | None) -> None:
+        """Find out who asks, count it, and check that it may; a problem where not. None: anybody who is known."""
+        caller = await self.keys.caller(request)
+        request.scope[CALLER] = caller
+        if self.rates is not None:
+            request.scope[HEADERS] += await self.rates.take(caller.scope)
+        if action is not None:
+            caller.may(action)
+
+    async def store(self) -> Store:
+        return (await self.app.engine()).store

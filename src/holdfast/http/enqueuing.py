@@ -1,0 +1,127 @@
+"""`POST /jobs`: from a name and arguments to jobs in the store, once for each name that their sender gives them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from holdfast.domain.access import Action
+from holdfast.domain.job import Enqueued
+from holdfast.domain.job import NewJob as NewRow
+from holdfast.domain.moves import State
+from holdfast.domain.near import near
+from holdfast.engine.doorstore import Repeated
+from holdfast.engine.tasks import Task
+from holdfast.http.access import Caller
+from holdfast.http.answers import answer
+from holdfast.http.door import Door
+from holdfast.http.idempotency import KEPT_FOR, REPLAYED, named, reused
+from holdfast.http.problems import Problem
+from holdfast.http.routing import PREFIX, caller_of, does, router
+from holdfast.http.shapes import EnqueuedPage, EnqueuedView, NewJob, NewJobs
+
+_OPTIONS = tuple(name for name in NewJob.model_fields if name not in ("task", "args", "owner"))
+_TRACE = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_KEY_HEADER = {
+    "parameters": [
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": False,
+            "description": "A name for this request: sent again with it, it is answered again and done once.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!#-\\[\\]-~]+$"},
+            "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",
+        }
+    ]
+}
+
+
+def routes(door: Door) -> APIRouter:
+    here = router("jobs")
+
+    @here.post(
+        "/jobs",
+        status_code=201,
+        response_model=EnqueuedView,
+        responses={200: {"model": EnqueuedView, "description": "A twin stands in for the new job."}},
+        summary="Enqueue a job",
+        **does(Action.ENQUEUE, 409, openapi_extra=_KEY_HEADER),
+    )
+    async def enqueue_job(request: Request, body: NewJob) -> Response:
+        row = _row(door, body, caller_of(request), _trace(request))
+        answers, headers = await _send(door, request, "jobs", body, [row])
+        [told] = await _told(door, answers)
+        headers["Location"] = f"{request.scope.get('root_path', '')}{PREFIX}/jobs/{told['id']}"
+        return answer(told, 200 if told["duplicate"] else 201, headers)
+
+    @here.post(
+        "/jobs/batch",
+        status_code=201,
+        response_model=EnqueuedPage,
+        summary="Enqueue many jobs, all or none",
+        **does(Action.ENQUEUE, 409, openapi_extra=_KEY_HEADER),
+    )
+    async def enqueue_jobs(request: Request, body: NewJobs) -> Response:
+        caller, trace = caller_of(request), _trace(request)
+        rows = [_row(door, one, caller, trace) for one in body.jobs]
+        answers, headers = await _send(door, request, "jobs/batch", body, rows)
+        return answer({"jobs": await _told(door, answers)}, 201, headers)
+
+    return here
+
+
+def _trace(request: Request) -> str | None:
+    """The caller's span (W3C), where it names a proper one."""
+    given = request.headers.get("traceparent", "")
+    return given if _TRACE.fullmatch(given) else None
+
+
+def _row(door: Door, body: NewJob, caller: Caller, trace: str | None) -> NewRow:
+    """Bound and checked as `task.enqueue` does."""
+    given = body.model_fields_set
+    options: dict[str, Any] = {name: getattr(body, name) for name in _OPTIONS if name in given}
+    owner = caller.own(body.owner)
+    if owner is not None:
+        options["owner"] = owner
+    if options.get("tags") is None:
+        options.pop("tags", None)
+    [row] = _task(door, body.task).options(**options)._jobs([body.args])
+    if trace is not None and row.spec.trace is None:
+        row = row._replace(spec=replace(row.spec, trace=trace))
+    return row
+
+
+def _task(door: Door, name: str) -> Task[Any, Any]:
+    known = door.app.tasks
+    if name not in known:
+        raise Problem("UNKNOWN_TASK", f"no task named {name[:100]!r}; {near(name[:100], known)}")
+    return known[name]
+
+
+async def _send(
+    door: Door, request: Request, route: str, body: NewJob | NewJobs, rows: list[NewRow]
+) -> tuple[list[Enqueued], dict[str, str]]:
+    """The answers for *rows*, and the headers that tell whether they are the first ones'."""
+    name = named(request, route, body)
+    if name is None:
+        return list(await door.app.send(rows)), {}
+    found = await (await door.app.engine()).enqueue_once(name, rows, keep=KEPT_FOR)
+    if not isinstance(found, Repeated):
+        return list(found), {}
+    if found.fingerprint != name.fingerprint:
+        raise reused()
+    return list(found.answers), dict(REPLAYED)
+
+
+async def _told(door: Door, answers: list[Enqueued]) -> list[dict[str, Any]]:
+    told = []
+    for one in answers:
+        state: str = State.QUEUED
+        if one.duplicate:
+            twin = await (await door.store()).job(one.id)
+            state = State.QUEUED if twin is None else twin.state
+        told.append({"id": one.id, "state": state, "duplicate": one.duplicate})
+    return told

@@ -1,0 +1,86 @@
+"""How often one owner may call: counted in the store for all servers together, in blocks, so that a request writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from math import ceil
+
+from holdfast.app import Holdfast
+from holdfast.domain.limits import Rate
+from holdfast.engine.lanestore import Charge
+from holdfast.engine.ports import Clock
+from holdfast.http.problems import Problem
+
+#: The share of a rate that a server takes from the store at a time.
+_BLOCKS = 20
+_MOST_REMEMBERED = 10_000
+_POLICY = "owner"
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: int = 0
+    stale_at: float = 0.0  #: what is left is given up then: it was of a time that is over
+    shut_until: float = 0.0
+    leasing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Rates:
+    def __init__(self, app: Holdfast, clock: Clock, rate: Rate) -> None:
+        self._app, self._clock, self._rate = app, clock, rate
+        self._block = max(1, rate.count // _BLOCKS)
+        self._window = rate.per.total_seconds()
+        self._policy = f'"{_POLICY}";q={rate.count};w={ceil(self._window)}'.encode()
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    async def take(self, scope: str) -> list[tuple[bytes, bytes]]:
+        """Count one request of *scope*; the headers that tell how it stands. A problem when it is one too many."""
+        bucket = self._bucket(scope)
+        if not self._has_some(bucket):
+            async with bucket.leasing:  # who comes meanwhile waits for the same block
+                if not self._has_some(bucket):
+                    await self._lease(scope, bucket)
+        bucket.left -= 1
+        # At least so many: other blocks may be had.
+        told = f'"{_POLICY}";r={bucket.left};t={ceil(self._window)}'.encode()
+        return [(b"ratelimit-policy", self._policy), (b"ratelimit", told)]
+
+    def _bucket(self, scope: str) -> _Bucket:
+        bucket = self._buckets.get(scope)
+        if bucket is None:
+            if len(self._buckets) >= _MOST_REMEMBERED:
+                self._buckets.popitem(last=False)
+            bucket = self._buckets[scope] = _Bucket()
+        else:
+            self._buckets.move_to_end(scope)
+        return bucket
+
+    def _has_some(self, bucket: _Bucket) -> bool:
+        return bucket.left > 0 and self._clock.monotonic() < bucket.stale_at
+
+    async def _lease(self, scope: str, bucket: _Bucket) -> None:
+        now = self._clock.monotonic()
+        if now < bucket.shut_until:
+            raise self._refused(bucket.shut_until - now)
+        charge = Charge(f"api:{scope}", "rate", self._rate.count, self._block, self._rate.per)
+        [refusal] = await (await self._app.engine()).store.charge([[charge]])
+        now = self._clock.monotonic()
+        if refusal is not None:
+            wait = refusal.resets_in.total_seconds()
+            bucket.shut_until = now + wait
+            raise self._refused(wait)
+        bucket.left, bucket.stale_at = self._block, now + self._window
+
+    def _refused(self, seconds: float) -> Problem:
+        wait = max(1, ceil(seconds))
+        headers = {
+            "Retry-After": str(wait),
+            "RateLimit-Policy": self._policy.decode(),
+            "RateLimit": f'"{_POLICY}";r=0;t={wait}',
+        }
+        detail = f"more than {self._rate} requests; send it again in {wait} s"
+        return Problem(
+            "RATE_LIMITED", detail, headers=headers, retry_after=wait, **{"violated-policies": [_POLICY]}
+        )

@@ -1,0 +1,106 @@
+"""The OpenAPI 3.1 document: drawn by FastAPI from routes and shapes, with the problems, keys and headers that all share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from holdfast.domain.access import Action
+from holdfast.http.problems import CODES, MEDIA_TYPE
+from holdfast.http.routing import ACTION, OPEN, PROBLEMS
+
+_ALL = (400, 401, 403, 404, 405, 413, 415, 422, 429, 500, 503)
+_OPEN_TOO = (400, 404, 405, 413, 415, 422, 500, 503)
+_PROBLEM = "#/components/schemas/Problem"
+
+_INTRODUCTION = """Durable jobs: enqueue calls, see what becomes of them, and steer them.
+
+Keys are sent as `Authorization: Bearer …`. Errors are problem documents (RFC 9457) with a `code` to rely on. Lists come in
+pages: `next` of one is the `cursor` of the following. Moments are ISO 8601 with a zone, durations are written `30s` or `1h30m`.
+A request with an `Idempotency-Key` may be sent again. `RateLimit` and `Retry-After` tell how often to call."""
+
+
+def document(site: FastAPI, root: str = "") -> dict[str, Any]:
+    """Made once; *root* is where the API is mounted."""
+    made: dict[str, Any] | None = getattr(site.state, "document", None)
+    if made is None:
+        made = site.state.document = _complete(
+            get_openapi(
+                title=site.title,
+                version=site.version,
+                openapi_version="3.1.0",
+                description=_INTRODUCTION,
+                routes=site.routes,
+                separate_input_output_schemas=False,
+            )
+        )
+    return made | {"servers": [{"url": root or "/"}]}
+
+
+def _complete(made: dict[str, Any]) -> dict[str, Any]:
+    parts = made.setdefault("components", {})
+    schemas = parts.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = _problem()
+    parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    for methods in made["paths"].values():
+        for operation in methods.values():
+            _add_problems(operation)
+    return made
+
+
+def _add_problems(operation: dict[str, Any]) -> None:
+    said, more = operation.get(ACTION), operation.pop(PROBLEMS, [])
+    is_open = said is None or said == OPEN
+    if said is not None and said != OPEN:
+        operation["security"] = [{"key": []}]
+        operation["x-roles"] = sorted(Action(said).allowed_to)
+    answers = operation.setdefault("responses", {})
+    answers.pop("422", None)
+    for status in sorted({*(_OPEN_TOO if is_open else _ALL), *more}):
+        told = [f"`{code}`: {known.title}" for code, known in CODES.items() if known.status == status]
+        kept = answers.setdefault(str(status), {"description": "; ".join(told) or "A problem"})
+        kept.setdefault("content", {})[MEDIA_TYPE] = {"schema": {"$ref": _PROBLEM}}
+        if status in (429, 503):
+            answers[str(status)]["headers"] = {
+                "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}
+            }
+
+
+def _problem() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "title": "Problem",
+        "description": "What went wrong (RFC 9457). `code` is stable; `detail` is for people.",
+        "required": ["type", "title", "status", "detail", "code", "instance"],
+        "properties": {
+            "type": {"type": "string", "format": "uri"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+            "code": {"type": "string", "enum": sorted(CODES)},
+            "instance": {"type": "string", "format": "uri"},
+            "retry_after": {"type": "integer", "description": "Seconds to wait."},
+            "job_id": {"type": "string", "description": "The job that stands in the way."},
+            "errors": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["pointer", "detail"],
+                    "properties": {"pointer": {"type": "string"}, "detail": {"type": "string"}},
+                },
+            },
+        },
+        "additionalProperties": True,
+        "example": {
+            "type": "urn:holdfast:problem:not-found",
+            "title": CODES["NOT_FOUND"].title,
+            "status": 404,
+            "detail": "no job has this id",
+            "code": "NOT_FOUND",
+            "instance": "urn:uuid:019a8f6e-2a53-7cc1-9d0e-5f1c7a0b3d42",
+        },
+    }

@@ -1,0 +1,126 @@
+"""What goes wrong becomes a problem document (RFC 9457). This is the one table of codes, statuses and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from fastapi import HTTPException, Response
+
+from holdfast.domain.codes import lookup
+from holdfast.errors import (
+    Conflict,
+    HoldfastError,
+    JobFailed,
+    LeaseLost,
+    PayloadError,
+    ResultExpired,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    UnknownJob,
+    UnknownKey,
+    UnknownOperation,
+    UnknownTask,
+    UnknownWebhook,
+    UsageError,
+)
+from holdfast.logs import redact_text
+
+MEDIA_TYPE = "application/problem+json"
+_IANA = "https://iana.org/assignments/http-problem-types#"
+
+
+class Code(NamedTuple):
+    status: int
+    title: str
+    type: str | None = None  #: where others have named this kind of problem before us
+
+
+#: Our codes: programs may rely on them.
+CODES: dict[str, Code] = {
+    "BAD_REQUEST": Code(400, "The request cannot be read"),
+    "BAD_JSON": Code(400, "The body is not proper JSON"),
+    "BAD_CURSOR": Code(400, "The cursor is not of this list"),
+    "KEY_IN_URL": Code(400, "A key must not be in a URL"),
+    "UNAUTHENTICATED": Code(401, "A valid key is needed"),
+    "FORBIDDEN": Code(403, "This key may not do that"),
+    "NOT_FOUND": Code(404, "There is no such thing"),
+    "EXPIRED": Code(lookup("EXPIRED").status, "It was kept for its time and then removed"),
+    "METHOD_NOT_ALLOWED": Code(405, "Not by this method"),
+    "CONFLICT": Code(409, "The state it is in does not allow that"),
+    "NOT_READY": Code(409, "It has not ended yet"),
+    "JOB_FAILED": Code(409, "It ended without a result"),
+    "PRECONDITION_FAILED": Code(412, "It has changed since it was read"),
+    "TOO_LARGE": Code(413, "The body is too large"),
+    "UNSUPPORTED_MEDIA_TYPE": Code(415, "The body must be plain JSON"),
+    "INVALID": Code(422, "Something in the request is not as it must be"),
+    "UNKNOWN_TASK": Code(422, "There is no such task"),
+    "IDEMPOTENCY_KEY_REUSED": Code(422, "This key was used for another request"),
+    "RATE_LIMITED": Code(429, "Too many requests", f"{_IANA}quota-exceeded"),
+    "INTERNAL": Code(500, "Something unexpected went wrong"),
+    "UNAVAILABLE": Code(503, "Not now", f"{_IANA}temporary-reduced-capacity"),
+}
+
+#: The first that fits decides: the code, and what is said instead of the error's own words where they are not for callers.
+ERRORS: tuple[tuple[type[HoldfastError], str, str | None], ...] = (
+    (UnknownJob, "NOT_FOUND", "no job has this id"),
+    (UnknownWebhook, "NOT_FOUND", "no webhook has this id"),
+    (UnknownKey, "NOT_FOUND", "no valid key has this id"),
+    (UnknownOperation, "NOT_FOUND", "no operation has this id"),
+    (UnknownTask, "UNKNOWN_TASK", None),
+    (PayloadError, "INVALID", None),
+    (UsageError, "INVALID", None),
+    (Conflict, "CONFLICT", None),
+    (LeaseLost, "CONFLICT", None),
+    (JobFailed, "JOB_FAILED", None),
+    (ResultExpired, "EXPIRED", "it was kept for its time and then removed; enqueue the job again"),
+    (
+        StoreUnavailable,
+        "UNAVAILABLE",
+        "the database cannot be reached now; send the same request again later",
+    ),
+    (SchemaMismatch, "UNAVAILABLE", "the database is not of this version; run `holdfast migrate`"),
+    (StoreError, "INTERNAL", "the database refused; its reason is in the server's log"),
+    (HoldfastError, "INTERNAL", "its reason is in the server's log"),
+)
+
+#: How long to wait before a request that met an unreachable database is sent again.
+RETRY_AFTER_SECONDS = 1
+_LONGEST_DETAIL = 1000
+
+
+class Problem(HTTPException):
+    """Raise it to end a request: *code* of the table, one line that says what happened and what to do, and facts."""
+
+    def __init__(
+        self, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **facts: Any
+    ) -> None:
+        super().__init__(CODES[code].status, detail, dict(headers or {}))
+        self.code, self.facts = code, facts
+
+
+def problem_of(error: HoldfastError) -> Problem:
+    for kind, code, words in ERRORS:
+        if isinstance(error, kind):
+            headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if code == "UNAVAILABLE" else None
+            facts = {"job_id": error.twin} if isinstance(error, Conflict) and error.twin else {}
+            return Problem(code, words or " ".join(redact_text(str(error)).split()), headers=headers, **facts)
+    raise AssertionError("the last line of ERRORS fits every error")
+
+
+def respond(problem: Problem, instance: str) -> Response:
+    """The answer. *instance* names this occurrence, in the log too."""
+    code = CODES[problem.code]
+    told = {
+        "type": code.type or f"urn:holdfast:problem:{problem.code.lower().replace('_', '-')}",
+        "title": code.title,
+        "status": code.status,
+        "detail": str(problem.detail)[:_LONGEST_DETAIL],
+        "code": problem.code,
+        "instance": f"urn:uuid:{instance}",
+        **problem.facts,
+    }
+    body = msgspec.json.encode(told, enc_hook=str)
+    return Response(body, code.status, headers=problem.headers, media_type=MEDIA_TYPE)

@@ -1,0 +1,147 @@
+"""What every route has in common: it names the one action that it is, and is closed to whoever may not do that."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+
+from holdfast.domain.access import Action
+from holdfast.errors import UsageError
+from holdfast.http import strictjson
+from holdfast.http.access import CALLER, Caller, refuse_key_in_url
+from holdfast.http.problems import Problem
+
+PREFIX = "/api/v1"
+#: Where the route table and the OpenAPI document say what a route does.
+ACTION, PROBLEMS = "x-action", "x-problems"
+OPEN = "open"
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+def does(action: Action | None, *problems: int, **options: Any) -> dict[str, Any]:
+    """For the decorator of a route: the one *action* that it is (None: open to everybody, which is for health and for
+    messages that are signed), and the statuses of problems it may answer beside those that all may."""
+    said = OPEN if action is None else action.value
+    extra = {ACTION: said, PROBLEMS: list(problems)} | options.pop("openapi_extra", {})
+    return {"openapi_extra": extra, **options}
+
+
+def router(tag: str, prefix: str = PREFIX) -> APIRouter:
+    return APIRouter(
+        prefix=prefix,
+        tags=[tag],
+        route_class=Route,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,  # what clients call it
+    )
+
+
+def caller_of(request: Request) -> Caller:
+    """Who asks, as the route has found out."""
+    found: Caller = request.scope[CALLER]
+    return found
+
+
+class Request_(Request):
+    """A request whose JSON is read strictly."""
+
+    async def json(self) -> Any:
+        return strictjson.read(await self.body())
+
+
+class Route(APIRoute):
+    """A route with one action. The check is here, so that no handler can forget it."""
+
+    @property
+    def action(self) -> Action | None:
+        said = (self.openapi_extra or {}).get(ACTION)
+        if said is None:
+            raise UsageError(
+                f"the route {self.path} does not say what it does; write @router.get(…, **does(Action.…))"
+            )
+        return None if said == OPEN else Action(said)
+
+    def get_route_handler(self) -> Handler:
+        handle, action = self._short_way() or super().get_route_handler(), self.action
+        names = frozenset(field.alias for field in self.dependant.query_params)
+        fields = frozenset(
+            name
+            for field in self.dependant.query_params
+            for name in getattr(field.field_info.annotation, "model_fields", ())
+        )
+        known, takes_body = names | fields, self.body_field is not None
+
+        async def guarded(request: Request) -> Response:
+            raw = request.scope["query_string"]
+            query = parse_qsl(raw.decode("latin-1"), keep_blank_values=True) if raw else []
+            if query:
+                refuse_key_in_url(query, known)
+            if action is not None:
+                await request.app.state.door.admit(request, action)
+            if query:
+                _refuse_unknown(query, known)
+            if "\x00" in request.scope["path"]:
+                raise Problem("NOT_FOUND", "there is nothing at this path")
+            if takes_body:
+                _refuse_other_media(request)
+            return await handle(Request_(request.scope, request.receive))
+
+        return guarded
+
+    def _short_way(self) -> Handler | None:
+        """For what takes a body and nothing else, and makes its own answer, as enqueueing does: past the framework's search
+        for parameters, which costs as much as all the rest. The same checks, the same errors."""
+        needs, field = self.dependant, self.body_field
+        others = (
+            needs.path_params,
+            needs.query_params,
+            needs.header_params,
+            needs.cookie_params,
+            needs.dependencies,
+        )
+        makes = inspect.signature(self.endpoint, eval_str=True).return_annotation
+        if field is None or any(others) or len(needs.body_params) != 1 or makes is not Response:
+            return None
+        body_name, request_name, endpoint = needs.body_params[0].name, needs.request_param_name, self.endpoint
+        required, default = field.field_info.is_required(), field.field_info.default
+
+        async def handle(request: Request) -> Response:
+            body = default
+            if await request.body():
+                body, errors = field.validate(await request.json(), {}, loc=("body",))
+                if errors:
+                    raise RequestValidationError(errors)
+            elif required:
+                raise RequestValidationError([{"loc": ("body",), "msg": "Field required", "type": "missing"}])
+            given = {body_name: body} | ({request_name: request} if request_name else {})
+            answer: Response = await endpoint(**given)
+            return answer
+
+        return handle
+
+
+def _refuse_unknown(query: list[tuple[str, str]], known: frozenset[str]) -> None:
+    """A filter that was mistyped must not answer everything."""
+    for name, value in query:
+        if name not in known:
+            there = ", ".join(sorted(known)) or "none"
+            raise Problem("INVALID", f"no query parameter {name[:60]!r}; there are: {there}")
+        if "\x00" in value:
+            raise Problem("INVALID", f"{name} holds NUL, which cannot be looked for")
+
+
+def _refuse_other_media(request: Request) -> None:
+    given = request.headers.get("content-type")
+    if given is None:
+        if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
+            return
+    elif given.partition(";")[0].strip().lower() == "application/json":
+        return
+    raise Problem("UNSUPPORTED_MEDIA_TYPE", "send the body as application/json")

@@ -1,0 +1,85 @@
+"""Runs the API in this process by uvicorn: alone, or beside a worker in the same event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+
+from holdfast.app import Holdfast
+from holdfast.errors import UsageError
+from holdfast.http.access import WithoutKey, is_loopback
+from holdfast.http.building import build
+
+#: How long requests that are under way may take when the server is told to stop.
+GRACE_SECONDS = 2
+_BACKLOG = 2048
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there (0: on a free port); a line for people where that cannot be."""
+    try:
+        [found, *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return socket.create_server(found[4][:2], family=found[0], backlog=_BACKLOG)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"cannot listen on {host} port {port}: {reason}; choose another with --host or --port"
+        ) from None
+
+
+def address_of(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours to handle: the process may be a worker too."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def make_server(app: Holdfast, host: str, *, no_auth: bool = False, rate: str | None = "6000/min") -> _Server:
+    """On loopback, programs on this machine need no key until there is one; with *no_auth* they never do."""
+    loopback = is_loopback(host)
+    if no_auth and not loopback:
+        raise UsageError(
+            f"--no-auth is for loopback only, and {host} is not; drop it and make a key: `holdfast keys create`"
+        )
+    without_key = WithoutKey.LOOPBACK if no_auth else WithoutKey.UNTIL_FIRST if loopback else WithoutKey.NEVER
+    return _Server(
+        uvicorn.Config(
+            build(app, rate=rate, without_key=without_key),
+            log_config=None,
+            log_level="warning",
+            access_log=False,  # paths and addresses are not for logs; metrics count
+            proxy_headers=False,  # nobody's word on who the client is
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+    )
+
+
+@asynccontextmanager
+async def served(
+    app: Holdfast,
+    listening: socket.socket,
+    host: str,
+    *,
+    no_auth: bool = False,
+    rate: str | None = "6000/min",
+) -> AsyncIterator[_Server]:
+    """Inside the block the API is answered."""
+    server = make_server(app, host, no_auth=no_auth, rate=rate)
+    running = asyncio.create_task(server.serve(sockets=[listening]), name="http")
+    try:
+        yield server
+    finally:
+        server.config.app.state.door.close()  # type: ignore[union-attr]
+        server.should_exit = True
+        await running

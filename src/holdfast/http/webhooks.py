@@ -1,0 +1,234 @@
+"""`/webhooks`: who is told of what happens, and who may ask for retries by signed messages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field
+
+from holdfast.domain.access import Action
+from holdfast.domain.webhook import Webhook
+from holdfast.http.answers import answer
+from holdfast.http.door import Door
+from holdfast.http.routing import caller_of, does, router
+from holdfast.http.shapes import Asked, Note, Told, Word
+from holdfast.logs import redact_text
+
+_ID = "wh_019a8f6e2a537cc19d0e5f1c7a0b3d42"
+WebhookId = Annotated[str, Path(description="The webhook's id.", examples=[_ID], max_length=100)]
+EventId = Annotated[str, Field(max_length=30, pattern="^[0-9]+$")]
+
+
+class WebhookView(Told):
+    id: str = Field(examples=[_ID])
+    inbound: bool = Field(description="It is not told of events; its messages ask for retries.")
+    url: str = Field(examples=["https://hooks.example.com/holdfast"])
+    events: list[str] = Field(description="Kinds of events; none: the ends of jobs.")
+    owner: str | None = Field(description="Whose jobs it is about; null: everybody's.")
+    description: str
+    created_at: datetime
+    failing_since: datetime | None
+    disabled_at: datetime | None
+    disabled_reason: str | None
+    secrets: int = Field(description="How many are valid: two during a rotation.")
+
+
+class WebhookPage(Told):
+    webhooks: list[WebhookView]
+
+
+class NewSecret(WebhookView):
+    secret: str = Field(description="Shown now and never again.", examples=["whsec_…"])
+
+
+class NewWebhook(Asked):
+    url: Annotated[str, Field(max_length=2048)] = Field(examples=["https://hooks.example.com/holdfast"])
+    events: list[Word] = Field(
+        default_factory=list,
+        max_length=50,
+        description='Kinds of events; none: the ends of jobs; "*": all.',
+        examples=[["complete", "failed"]],
+    )
+    owner: Word | None = Field(default=None, description="Whose jobs. A key of an owner may leave it out.")
+    description: Note = ""
+
+
+class NewInbound(Asked):
+    owner: Word | None = Field(
+        default=None, description="Whose jobs it may retry. A key of an owner may leave it out."
+    )
+    description: Note = ""
+
+
+class RotateSecretAsked(Asked):
+    keep_old: bool = Field(
+        default=True,
+        description="The old secret stays valid until the next rotation, or until it is retired.",
+    )
+
+
+class ReplayAsked(Asked):
+    after: EventId = Field(default="0", description="Behind this event …")
+    before: EventId | None = Field(default=None, description="… and before this one; null: up to now.")
+
+
+class Replayed(Told):
+    messages: int
+
+
+class TestSent(Told):
+    job_id: str = Field(description="The job that sends it; its result is the status of the answer.")
+
+
+def view(webhook: Webhook, **more: Any) -> dict[str, Any]:
+    return {
+        "id": webhook.id,
+        "inbound": webhook.inbound,
+        "url": redact_text(webhook.url),
+        "events": webhook.events,
+        "owner": webhook.owner,
+        "description": webhook.description,
+        "created_at": webhook.created_at,
+        "failing_since": webhook.failing_since,
+        "disabled_at": webhook.disabled_at,
+        "disabled_reason": webhook.disabled_reason,
+        "secrets": len(webhook.secrets),
+        **more,
+    }
+
+
+async def reached(door: Door, request: Request, webhook_id: str) -> Webhook:
+    """The webhook, where there is one and the caller may reach it."""
+    webhook = await door.app.webhook(webhook_id)
+    caller_of(request).must_reach(webhook.owner)
+    return webhook
+
+
+def routes(door: Door) -> APIRouter:
+    here, app = router("webhooks"), door.app
+
+    @here.get(
+        "/webhooks", response_model=WebhookPage, summary="Webhooks, oldest first", **does(Action.SUBSCRIBE)
+    )
+    async def list_webhooks(request: Request) -> Response:
+        caller = caller_of(request)
+        return answer({"webhooks": [view(one) for one in await app.webhooks() if caller.reaches(one.owner)]})
+
+    @here.post(
+        "/webhooks",
+        status_code=201,
+        response_model=NewSecret,
+        summary="Tell a URL of what happens",
+        **does(Action.SUBSCRIBE, 409),
+    )
+    async def create_webhook(request: Request, asked: NewWebhook) -> Response:
+        made = await app.create_webhook(
+            asked.url,
+            events=asked.events,
+            owner=caller_of(request).own(asked.owner),
+            description=asked.description,
+        )
+        return answer(view(made, secret=made.secrets[0]), 201)
+
+    @here.post(
+        "/webhooks/inbound",
+        status_code=201,
+        response_model=NewSecret,
+        summary="Let others ask for retries by signed messages",
+        **does(Action.SUBSCRIBE, 409),
+    )
+    async def create_inbound_webhook(request: Request, asked: NewInbound) -> Response:
+        made = await app.create_inbound_webhook(
+            owner=caller_of(request).own(asked.owner), description=asked.description
+        )
+        return answer(view(made, secret=made.secrets[0]), 201)
+
+    @here.get(
+        "/webhooks/{webhook_id}", response_model=WebhookView, summary="One webhook", **does(Action.SUBSCRIBE)
+    )
+    async def get_webhook(request: Request, webhook_id: WebhookId) -> Response:
+        return answer(view(await reached(door, request, webhook_id)))
+
+    @here.delete(
+        "/webhooks/{webhook_id}",
+        status_code=204,
+        response_class=Response,
+        summary="Send it nothing more",
+        **does(Action.SUBSCRIBE),
+    )
+    async def remove_webhook(request: Request, webhook_id: WebhookId) -> Response:
+        await app.remove_webhook((await reached(door, request, webhook_id)).id)
+        return Response(status_code=204)
+
+    @here.post(
+        "/webhooks/{webhook_id}/rotate-secret",
+        response_model=NewSecret,
+        summary="A new secret; messages are signed with both for a while",
+        **does(Action.SUBSCRIBE),
+    )
+    async def rotate_webhook_secret(
+        request: Request, webhook_id: WebhookId, asked: RotateSecretAsked | None = None
+    ) -> Response:
+        known = await reached(door, request, webhook_id)
+        keep_old = asked is None or asked.keep_old
+        made = await app.rotate_webhook_secret(known.id, keep_old=keep_old)
+        return answer(view(made, secret=made.secrets[0]))
+
+    @here.post(
+        "/webhooks/{webhook_id}/retire-secret",
+        response_model=WebhookView,
+        summary="End a rotation: only the newest secret stays valid",
+        **does(Action.SUBSCRIBE),
+    )
+    async def retire_webhook_secret(request: Request, webhook_id: WebhookId) -> Response:
+        known = await reached(door, request, webhook_id)
+        return answer(view(await app.retire_webhook_secret(known.id)))
+
+    @here.post(
+        "/webhooks/{webhook_id}/enable",
+        response_model=WebhookView,
+        summary="Begin anew after it was disabled",
+        **does(Action.SUBSCRIBE),
+    )
+    async def enable_webhook(request: Request, webhook_id: WebhookId) -> Response:
+        return answer(view(await app.enable_webhook((await reached(door, request, webhook_id)).id)))
+
+    @here.post(
+        "/webhooks/{webhook_id}/disable",
+        response_model=WebhookView,
+        summary="Send it nothing until it is enabled",
+        **does(Action.SUBSCRIBE),
+    )
+    async def disable_webhook(request: Request, webhook_id: WebhookId) -> Response:
+        known = await reached(door, request, webhook_id)
+        return answer(view(await app.disable_webhook(known.id, reason=f"by {caller_of(request).name}")))
+
+    @here.post(
+        "/webhooks/{webhook_id}/test",
+        status_code=202,
+        response_model=TestSent,
+        summary="Send it a message about nothing",
+        **does(Action.SUBSCRIBE, 409),
+    )
+    async def test_webhook(request: Request, webhook_id: WebhookId) -> Response:
+        return answer({"job_id": await app.test_webhook((await reached(door, request, webhook_id)).id)}, 202)
+
+    @here.post(
+        "/webhooks/{webhook_id}/replay",
+        status_code=202,
+        response_model=Replayed,
+        summary="Tell it again of what happened",
+        **does(Action.SUBSCRIBE, 409),
+    )
+    async def replay_webhook(
+        request: Request, webhook_id: WebhookId, asked: ReplayAsked | None = None
+    ) -> Response:
+        known, asked = await reached(door, request, webhook_id), asked or ReplayAsked()
+        before = None if asked.before is None else int(asked.before)
+        return answer(
+            {"messages": await app.replay_webhook(known.id, after=int(asked.after), before=before)}, 202
+        )
+
+    return here

@@ -1,0 +1,136 @@
+"""Requests that their senders have named: sent again, they store nothing more and are answered as before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.domain.job import Enqueued, JobFilter, JobSpec, NewJob
+from holdfast.domain.moves import Kind
+from holdfast.engine.doorstore import Repeated, Request
+from holdfast.engine.ports import Moved, Transaction
+from holdfast.wiring import SystemIds
+from tests.contract.world import LANE, MINUTE, World
+
+_ids = SystemIds()
+REQUEST = Request("POST /jobs ann", "order-7", b"content")
+DAY = timedelta(days=1)
+
+
+def new_jobs(count: int = 1, **spec: Any) -> list[NewJob]:
+    return [NewJob(_ids.job_id(), "{}", JobSpec(lane=LANE, **spec)) for _ in range(count)]
+
+
+def answered(answers: Sequence[Enqueued] | Repeated) -> list[str]:
+    assert not isinstance(answers, Repeated)
+    return [answer.id for answer in answers]
+
+
+async def test_a_request_that_is_sent_again_stores_nothing_and_is_answered_as_before(
+    world: World,
+) -> None:  # E37
+    jobs = new_jobs(3)
+    first = await world.store.enqueue_once(REQUEST, jobs, keep=DAY)
+    assert answered(first) == [job.id for job in jobs]
+    again = await world.store.enqueue_once(REQUEST._replace(fingerprint=b"other"), new_jobs(), keep=DAY)
+    assert isinstance(again, Repeated)
+    assert (again.fingerprint, again.ids) == (b"content", tuple(job.id for job in jobs))
+    assert await world.store.count(JobFilter()) == 3
+
+
+async def test_requests_of_another_scope_or_name_are_others(world: World) -> None:  # E37
+    others = [REQUEST._replace(scope="POST /jobs bob"), REQUEST._replace(name="order-8")]
+    tricky = [Request("ab", "c", b""), Request("a", "bc", b""), Request("", "\x00\ud800" * 3000, b"")]
+    for request in (REQUEST, *others, *tricky):
+        assert answered(await world.store.enqueue_once(request, new_jobs(), keep=DAY))
+
+
+async def test_a_request_whose_time_is_up_is_unknown_removed_or_not(world: World) -> None:  # E37
+    await world.store.enqueue_once(REQUEST, new_jobs(), keep=MINUTE)
+    await world.advance("59s")
+    assert isinstance(await world.store.enqueue_once(REQUEST, new_jobs(), keep=MINUTE), Repeated)
+    await world.advance("1s")
+    fresh = new_jobs()
+    assert answered(await world.store.enqueue_once(REQUEST, fresh, keep=MINUTE)) == [fresh[0].id]
+    again = await world.store.enqueue_once(REQUEST, new_jobs(), keep=MINUTE)
+    assert isinstance(again, Repeated)
+    assert again.ids == (fresh[0].id,)
+
+
+async def test_an_answer_that_was_lost_is_given_again(world: World) -> None:  # E37
+    jobs = new_jobs(2)
+    first = await world.store.enqueue_once(REQUEST, jobs, keep=DAY)
+    assert answered(await world.store.enqueue_once(REQUEST, jobs, keep=DAY)) == answered(first)
+    assert await world.kinds(jobs[0].id) == ["queued"]
+
+
+async def test_jobs_that_are_known_without_their_request_are_not_stored_twice(world: World) -> None:  # E37
+    jobs = new_jobs(2)
+    await world.store.enqueue(jobs)
+    assert answered(await world.store.enqueue_once(REQUEST, jobs, keep=DAY)) == [job.id for job in jobs]
+    assert await world.store.count(JobFilter()) == 2
+
+
+async def test_a_repeated_answer_tells_which_jobs_had_a_twin(world: World) -> None:  # E36 E37
+    [twin] = await world.store.enqueue(new_jobs(dedupe=b"d" * 32))
+    spec = JobSpec(lane=LANE, dedupe=b"d" * 32)
+    jobs = [NewJob(_ids.job_id(), "{}", spec), *new_jobs()]
+    expected = [Enqueued(twin.id, duplicate=True), Enqueued(jobs[1].id)]
+    assert list(await world.store.enqueue_once(REQUEST, jobs, keep=DAY)) == expected  # type: ignore[arg-type]
+    again = await world.store.enqueue_once(REQUEST, new_jobs(), keep=DAY)
+    assert isinstance(again, Repeated)
+    assert list(again.answers) == expected
+
+
+async def test_of_many_at_once_one_is_stored(world: World) -> None:  # E37
+    calls = [world.store.enqueue_once(REQUEST, new_jobs(), keep=DAY) for _ in range(30)]
+    answers = await asyncio.gather(*calls)
+    [stored] = [answer for answer in answers if not isinstance(answer, Repeated)]
+    assert {answer.ids for answer in answers if isinstance(answer, Repeated)} == {(stored[0].id,)}
+    assert await world.store.count(JobFilter()) == 1
+
+
+async def test_a_request_whose_jobs_a_hook_refuses_is_not_kept(world: World) -> None:  # E37
+    async def refuse(transaction: Transaction, moves: Sequence[Moved]) -> None:
+        raise ValueError("not today")
+
+    world.store.hooks.append((frozenset({Kind.queued}), refuse))
+    with pytest.raises(ValueError, match="not today"):
+        await world.store.enqueue_once(REQUEST, new_jobs(), keep=DAY)
+    world.store.hooks.clear()
+    assert answered(await world.store.enqueue_once(REQUEST, new_jobs(), keep=DAY))
+
+
+async def test_hooks_are_told_of_named_requests_once(world: World) -> None:  # E37
+    told: list[str] = []
+
+    async def listen(transaction: Transaction, moves: Sequence[Moved]) -> None:
+        told.extend(moved.job_id for moved in moves)
+
+    world.store.hooks.append((frozenset({Kind.queued}), listen))
+    jobs = new_jobs(2)
+    for _ in range(2):
+        await world.store.enqueue_once(REQUEST, jobs, keep=DAY)
+    assert told == [job.id for job in jobs]
+
+
+async def test_what_a_named_request_has_enqueued_can_be_claimed(world: World) -> None:  # E37
+    fair = LANE._replace(fair=True)
+    jobs = [NewJob(_ids.job_id(), "{}", JobSpec(lane=fair, owner="ann", key="k")) for _ in range(2)]
+    await world.store.enqueue_once(REQUEST, jobs, keep=DAY)
+    [claimed] = await world.claim(limit=2, lane=fair)
+    assert claimed.lease.job_id == jobs[0].id
+
+
+async def test_requests_are_forgotten_when_their_time_is_up_in_batches(world: World) -> None:  # E37
+    for number in range(5):
+        await world.store.enqueue_once(REQUEST._replace(name=str(number)), new_jobs(), keep=MINUTE)
+    await world.store.enqueue_once(REQUEST, new_jobs(), keep=DAY)
+    assert await world.store.forget_requests(10) == 0
+    await world.advance("1m")
+    assert [await world.store.forget_requests(3) for _ in range(3)] == [3, 2, 0]
+    assert isinstance(await world.store.enqueue_once(REQUEST, new_jobs(), keep=DAY), Repeated)

@@ -1,0 +1,98 @@
+"""Webhooks at rest, and the bookmarks of those who read events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from holdfast.domain.webhook import Webhook
+from tests.contract.world import World
+
+LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
+THREE_DAYS = timedelta(days=3)
+
+
+def a_webhook(webhook_id: str = "one") -> Webhook:
+    return Webhook(
+        id=webhook_id,
+        url="https://example.com/hook?a=ü",
+        events=("failed", "complete"),
+        owner="ann",
+        secrets=("whsec_new", "whsec_old"),
+        description="mine",
+        created_at=LONG_AGO,
+    )
+
+
+async def test_a_webhook_is_kept_as_it_was_put(world: World) -> None:  # E61
+    put = await world.store.put_webhook(a_webhook())
+    assert put.created_at > LONG_AGO
+    assert replace(put, created_at=LONG_AGO) == a_webhook()
+    assert await world.store.webhooks() == [put]
+
+
+async def test_a_webhook_that_is_put_again_is_changed_but_not_made_anew(world: World) -> None:  # E61
+    put = await world.store.put_webhook(a_webhook())
+    await world.store.put_webhook(a_webhook("two"))
+    await world.advance("1m")
+    changed = replace(
+        put, inbound=True, url="", events=(), owner=None, disabled_at=put.created_at, disabled_reason="410"
+    )
+    assert await world.store.put_webhook(replace(changed, created_at=LONG_AGO)) == changed
+    assert [webhook.id for webhook in await world.store.webhooks()] == ["one", "two"]
+    assert not changed.is_enabled
+
+
+async def test_a_removed_webhook_is_gone(world: World) -> None:  # E61
+    await world.store.put_webhook(a_webhook())
+    assert await world.store.remove_webhook("one")
+    assert not await world.store.remove_webhook("one")
+    assert await world.store.webhooks() == []
+    assert await world.store.webhook_answered("one", well=True, disable_after=THREE_DAYS) is None
+
+
+async def test_a_webhook_is_disabled_when_it_has_failed_for_days(world: World) -> None:  # E61
+    await world.store.put_webhook(a_webhook())
+
+    async def fail() -> Webhook:
+        webhook = await world.store.webhook_answered("one", well=False, disable_after=THREE_DAYS)
+        assert webhook is not None
+        return webhook
+
+    first = await fail()
+    assert first.failing_since is not None
+    assert first.is_enabled
+    await world.advance("2d")
+    assert (await fail()).failing_since == first.failing_since
+    await world.advance("1d")
+    last = await fail()
+    assert last.disabled_at is not None
+    assert last.disabled_reason == "no delivery has succeeded for 3d"
+    await world.advance("1m")
+    assert await fail() == last
+    assert await world.store.webhooks() == [last]
+
+
+async def test_a_success_begins_the_count_of_failing_days_anew(world: World) -> None:  # E61
+    await world.store.put_webhook(a_webhook())
+    await world.store.webhook_answered("one", well=False, disable_after=THREE_DAYS)
+    await world.advance("2d")
+    well = await world.store.webhook_answered("one", well=True, disable_after=THREE_DAYS)
+    assert well is not None
+    assert well.failing_since is None
+    await world.advance("2d")
+    failed = await world.store.webhook_answered("one", well=False, disable_after=THREE_DAYS)
+    assert failed is not None
+    assert failed.is_enabled
+    assert failed.failing_since is not None
+
+
+async def test_a_bookmark_is_moved_by_whoever_knows_where_it_is(world: World) -> None:  # E61
+    assert await world.store.bookmark("feed") is None
+    assert not await world.store.move_bookmark("feed", before=3, to=4)
+    assert await world.store.move_bookmark("feed", before=None, to=2**60)
+    assert not await world.store.move_bookmark("feed", before=None, to=9)
+    assert not await world.store.move_bookmark("feed", before=1, to=9)
+    assert await world.store.bookmark("feed") == 2**60
+    assert await world.store.move_bookmark("feed", before=2**60, to=2**60 + 1)
+    assert (await world.store.bookmark("feed"), await world.store.bookmark("other")) == (2**60 + 1, None)
