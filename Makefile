@@ -4,7 +4,10 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help setup run test lint check bench demo lock fresh-check clean
 
 BIN := .venv/bin
-APP ?= examples.hello:app
+# For make run: where it listens, where everything it keeps goes, and sqlite or postgres
+PORT ?= 8000
+DATA ?= ./data
+STORE ?= sqlite
 # More for pytest, e.g. make test ARGS="-k lease -x"
 ARGS ?=
 WORKERS ?= auto
@@ -15,9 +18,9 @@ help: ## List the commands
 setup: ## Make .venv ready with the project and all tools
 	@tools/bootstrap
 
-run: ## Set up and start Holdfast on embedded SQLite (APP=module:name)
-	@tools/bootstrap run
-	@$(BIN)/python -m holdfast up $(APP)
+run: ## Set up and start the converter: page, API, worker and gateway (PORT=8000 DATA=./data STORE=sqlite|postgres)
+	@tools/bootstrap $(if $(filter postgres,$(STORE)),dev,run)
+	@exec $(BIN)/python -m systems.converter.run --port $(PORT) --data $(DATA) --store $(STORE)
 
 test: setup ## Set up and run the whole suite, with private servers
 	@tools/system

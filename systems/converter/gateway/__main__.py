@@ -1,0 +1,58 @@
+"""`python -m systems.converter.gateway`: start the gateway."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import uvicorn
+
+from systems.converter.gateway.faults import FaultyProtocol
+from systems.converter.gateway.limits import Limits
+from systems.converter.gateway.service import make_app
+from systems.converter.serving import Server, listen
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m systems.converter.gateway", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8080, help="0 for any that is free")
+    parser.add_argument("--size", type=int, default=os.cpu_count() or 2, help="conversions at a time")
+    parser.add_argument("--waiting", type=int, default=64, help="how many more may wait before it says 429")
+    parser.add_argument("--seconds", type=int, default=Limits().seconds, help="the most a file may take")
+    parser.add_argument(
+        "--memory-mb", type=int, default=Limits().memory_bytes >> 20, help="the most it may use"
+    )
+    parser.add_argument(
+        "--faults", action="store_true", help="enable the fault switch; for tests and the tour"
+    )
+    parser.add_argument(
+        "--stalled-seconds", type=int, default=Limits().stalled_seconds, help="the most an upload may pause"
+    )
+    given = parser.parse_args()
+    if given.size < 1 or given.waiting < 0 or given.seconds < 1 or given.memory_mb < 128:
+        parser.error("--size and --seconds are at least 1, --waiting at least 0, --memory-mb at least 128")
+    limits = Limits(
+        seconds=given.seconds, memory_bytes=given.memory_mb << 20, stalled_seconds=given.stalled_seconds
+    )
+    app = make_app(size=given.size, limits=limits, waiting=given.waiting, faults=given.faults)
+    listening = listen(given.host, given.port, name="gateway")
+    if listening is None:
+        return 1
+    config = uvicorn.Config(
+        app,
+        http=FaultyProtocol if given.faults else "h11",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+        timeout_keep_alive=30,
+    )
+    server = Server(config)
+    server.run([listening])
+    return 0 if server.started else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

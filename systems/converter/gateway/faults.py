@@ -1,0 +1,167 @@
+"""The fault switch: lets the gateway fail on purpose, for tests and the tour. Off unless the gateway is told `--faults`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import time
+from typing import Annotated, Any
+
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What goes wrong, with how many of the requests, and for how long.
+
+    *latency_ms* comes on top of any of the others; of the others the first that is set counts: *reset* cuts the
+    connection, *hang* never answers, *status* answers with that, *garbage* with something that is no XML, *truncate* with half of
+    the true answer.
+    """
+
+    status: Annotated[int, msgspec.Meta(ge=400, le=599)] | None = None
+    latency_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 0
+    hang: bool = False
+    reset: bool = False
+    garbage: bool = False
+    truncate: bool = False
+    retry_after: Annotated[int, msgspec.Meta(ge=0, le=86_400)] | None = None  #: with *status*, in seconds
+    percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
+
+
+class Switch:
+    """The fault that is on now, if any, and how many requests it has seen."""
+
+    def __init__(self) -> None:
+        self._fault: Fault | None = None
+        self._until: float | None = None
+        self._seen: dict[str, int] = {}
+        self._off = asyncio.Event()
+        self.struck = 0  #: requests that were made to fail since the gateway began
+
+    def set(self, fault: Fault | None) -> None:
+        self._fault = fault
+        seconds = None if fault is None else fault.seconds
+        self._until = None if seconds is None else time.monotonic() + seconds
+        self._seen.clear()
+        self._off.set()  # whoever hangs because of the last one is let go
+        self._off = asyncio.Event()
+
+    def current(self) -> Fault | None:
+        if self._until is not None and time.monotonic() >= self._until:
+            self.set(None)
+        return self._fault
+
+    def strike(self, path: str) -> Fault | None:
+        """The fault for this request. Counted out, not drawn: of 10 requests at 30 % it is 3, and the same 3 each time."""
+        fault = self.current()
+        if fault is None:
+            return None
+        seen = self._seen[path] = self._seen.get(path, 0) + 1
+        if int(seen * fault.percent / 100) == int((seen - 1) * fault.percent / 100):
+            return None
+        self.struck += 1
+        return fault
+
+    async def wait_until_off(self) -> None:
+        off, until = self._off, self._until
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(off.wait(), None if until is None else max(until - time.monotonic(), 0))
+
+
+class FaultyProtocol(H11Protocol):
+    """uvicorn's protocol, with a way to cut a connection: an application cannot do that by itself."""
+
+    open_transports: dict[tuple[str, int], asyncio.Transport] = {}  # noqa: RUF012 - one server a process
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self.client is not None:
+            self.open_transports[self.client] = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.client is not None:
+            self.open_transports.pop(self.client, None)
+        super().connection_lost(exc)
+
+
+def cut(client: Any) -> None:
+    """Reset the connection of *client*, as a crash of the machine or a firewall would."""
+    transport = FaultyProtocol.open_transports.get(tuple(client or ()))
+    if transport is None:
+        return
+    raw = transport.get_extra_info("socket")
+    if raw is not None:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
+
+
+class Faults:
+    """The layer between the server and the service in which requests are made to fail."""
+
+    def __init__(self, app: ASGIApp, switch: Switch) -> None:
+        self._app, self._switch = app, switch
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] == "/faults":
+            return await self._app(scope, receive, send)
+        fault = self._switch.strike(scope["path"])
+        if fault is None:
+            return await self._app(scope, receive, send)
+        await self._fail(fault, scope, receive, send)
+        return None
+
+    async def _fail(self, fault: Fault, scope: Scope, receive: Receive, send: Send) -> None:
+        if fault.latency_ms:
+            await asyncio.sleep(fault.latency_ms / 1000)
+        if fault.reset:
+            cut(scope.get("client"))
+        elif fault.hang:
+            await self._switch.wait_until_off()
+            cut(scope.get("client"))
+        elif fault.status is not None:
+            await _drain(receive)
+            asked = [] if fault.retry_after is None else [(b"retry-after", b"%d" % fault.retry_after)]
+            body = b'{"type":"about:blank","status":%d,"code":"FAULT","detail":"A fault is switched on."}'
+            await _answer(send, fault.status, body % fault.status, b"application/problem+json", asked)
+        elif fault.garbage:
+            await _drain(receive)
+            await _answer(send, 200, b"\x00\xff<html><p>not what you asked for", b"application/xml", [])
+        elif fault.truncate:
+            await self._app(scope, receive, _halving(send, scope))
+        else:
+            await self._app(scope, receive, send)
+
+
+async def _drain(receive: Receive) -> None:
+    """Read the request to its end, as a service does that fails late; the answer is then sure to arrive."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return
+
+
+async def _answer(send: Send, status: int, body: bytes, kind: bytes, more: list[tuple[bytes, bytes]]) -> None:
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _halving(send: Send, scope: Scope) -> Send:
+    """Pass on the head and half of the body, then cut."""
+
+    async def halve(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            body = message.get("body", b"")
+            await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
+            transport = FaultyProtocol.open_transports.get(tuple(scope.get("client") or ()))
+            if transport is not None:
+                transport.close()  # in order, so that the half arrives: the length is what tells
+            return
+        await send(message)
+
+    return halve

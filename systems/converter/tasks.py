@@ -1,0 +1,137 @@
+"""The converter's Holdfast app: one task, `convert`, behind the breaker of the gateway.
+
+`build(settings)` makes it; `systems.converter.app:app` is the one of the environment, for `holdfast worker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import httpx2
+
+from holdfast import THIS_JOB, BreakerPolicy, Every, Holdfast, Job, Retention, Retry, Task
+from systems.converter.failures import IO_ATTEMPTS, SourceGone, failed, rule
+from systems.converter.gateway_client import ask_gateway
+from systems.converter.retention import Swept, sweep
+from systems.converter.settings import Settings
+from systems.converter.storing import Part, result_path, source_path
+
+QUEUE, GATEWAY, HOUSEKEEPING = "convert", "gateway", "housekeeping"
+SWEEP_EVERY = timedelta(minutes=10)
+#: What an attempt may take beyond the gateway's own time: reading the source and writing the result.
+_DISK_TIME = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """The app, its task and what they were made from."""
+
+    settings: Settings
+    app: Holdfast
+    convert: Task[..., Coroutine[Any, Any, str]]
+
+    def source(self, job_id: str) -> Path:
+        return source_path(self.settings.uploads_dir, job_id)
+
+    def result(self, job_id: str) -> Path:
+        return result_path(self.settings.results_dir, job_id)
+
+
+def dedupe_key(sha256: str, mapping: str, size: int) -> str:
+    """What makes two uploads of one owner twins (C1); the owner is part of every key by itself."""
+    return f"{sha256}:{size}:{mapping}"
+
+
+def build(settings: Settings, **options: Any) -> Converter:
+    """The converter on these settings. *options* go to `Holdfast` as they are."""
+    app = Holdfast(
+        settings.database_url,
+        lease=timedelta(seconds=settings.worker_lease_ttl_sec),
+        concurrency=settings.worker_concurrency,
+        retention=Retention(
+            results=timedelta(seconds=settings.result_retention_sec),
+            jobs=timedelta(seconds=max(settings.job_retention_sec, settings.result_retention_sec)),
+            events=timedelta(seconds=settings.job_retention_sec),
+        ),
+        **options,
+    )
+    app.dependency(
+        GATEWAY,
+        breaker=BreakerPolicy(
+            window=settings.circuit_window,
+            threshold=settings.circuit_fail_threshold,
+            cooldown=timedelta(milliseconds=settings.circuit_cooldown_ms),
+            mode=settings.circuit_mode,
+            fail_code="GW_5XX",
+        ),
+        probe=f"{settings.gateway_url}/healthz",
+    )
+
+    @app.lifespan
+    async def client() -> AsyncIterator[httpx2.AsyncClient]:
+        timeout = httpx2.Timeout(settings.gateway_timeout_ms / 1000)
+        limits = httpx2.Limits(max_connections=settings.worker_concurrency)
+        async with httpx2.AsyncClient(
+            base_url=settings.gateway_url, timeout=timeout, limits=limits
+        ) as opened:
+            yield opened
+
+    gateway_time = timedelta(milliseconds=settings.gateway_timeout_ms)
+
+    @app.task(
+        queue=QUEUE,
+        retry=retry_policy(settings),
+        timeout=gateway_time + _DISK_TIME,
+        depends_on=GATEWAY,
+        rules=[rule],
+    )
+    async def convert(
+        mapping: str, *, name: str = "", sha256: str = "", size: int = 0, job: Job = THIS_JOB
+    ) -> str:
+        """Convert the source of this job and answer the name of its result.
+
+        *name*, *sha256* and *size* are of the upload, for those who show it; *name* is never used as a path.
+        """
+        source = source_path(settings.uploads_dir, job.id)
+        target = result_path(settings.results_dir, job.id)
+        try:
+            # An attempt before this one may have finished the file and died before it could say so.
+            if not await anyio.to_thread.run_sync(target.exists):
+                with anyio.fail_after(gateway_time.total_seconds()):
+                    await _convert(job, source, target, mapping)
+        except Exception as error:
+            raise failed(error, attempt=job.attempt, max_attempts=job.max_attempts) from error
+        return target.name
+
+    @app.schedule(Every(SWEEP_EVERY))
+    @app.task(queue=HOUSEKEEPING, timeout="5m")
+    async def sweep_files() -> Swept:
+        """Remove the files whose time is over, and those that nobody knows (C9)."""
+        return await sweep(app, settings)
+
+    return Converter(settings, app, convert)
+
+
+async def _convert(job: Job, source: Path, target: Path, mapping: str) -> None:
+    if not await anyio.to_thread.run_sync(source.exists):
+        raise SourceGone("the source is no longer there")
+    # The epoch makes the name: a worker that was replaced and wakes up again writes to a file of its own.
+    with Part(target, str(job.epoch)) as part:
+        await ask_gateway(job.resources, source, mapping, part, correlation=job.id)
+        await anyio.to_thread.run_sync(part.publish)
+
+
+def retry_policy(settings: Settings) -> Retry:
+    most = settings.retry_max_attempts
+    return Retry(
+        most,
+        base=timedelta(milliseconds=settings.retry_base_delay_ms),
+        factor=2,
+        jitter=timedelta(milliseconds=settings.retry_jitter_max_ms),
+        attempts_by_code={"IO_ERROR": min(IO_ATTEMPTS, most)},
+    )

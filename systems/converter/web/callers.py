@@ -1,0 +1,77 @@
+"""Who asks, and what it may: a browser with its session, or a program with a key of Holdfast (`Authorization: Bearer …`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from fastapi import Request
+
+from holdfast import Holdfast, JobRow
+from systems.converter.codes import Code
+from systems.converter.web.problems import Refused
+from systems.converter.web.sessions import COOKIE, Sessions
+
+#: Where in a request's scope the value of Set-Cookie is left for the answer.
+SET_COOKIE = "converter.set_cookie"
+_LONGEST_KEY = 200
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    owner: str  #: whose uploads are those of this caller
+    reaches_all: bool = False  #: sees everybody's jobs
+    changes: bool = True  #: may upload and retry
+
+    def must_reach(self, row: JobRow) -> None:
+        if not self.reaches_all and row.owner != self.owner:
+            raise Refused(Code.FORBIDDEN)
+
+    def must_change(self) -> None:
+        if not self.changes:
+            raise Refused(Code.FORBIDDEN, "This key may look, and change nothing.")
+
+
+class Callers:
+    def __init__(self, app: Holdfast, sessions: Sessions) -> None:
+        self._app, self._sessions = app, sessions
+
+    async def of(self, request: Request) -> Caller:
+        """Whoever sent *request*. Without a cookie it is somebody new, who is told a name with the answer."""
+        given = request.headers.getlist("authorization")
+        if given:
+            return await self._by_key(given)
+        if request.method not in _SAFE:
+            _must_be_our_page(request)
+        name, renew = self._sessions.read(request.cookies.get(COOKIE, ""))
+        name = name or self._sessions.new()
+        if renew:
+            secure = request.url.scheme == "https"
+            request.scope[SET_COOKIE] = self._sessions.header(name, secure=secure)
+        return Caller(owner=f"session:{name}")
+
+    async def _by_key(self, given: list[str]) -> Caller:
+        scheme, _, secret = given[0].strip().partition(" ")
+        secret = secret.strip()
+        key = None
+        if len(given) == 1 and scheme.lower() == "bearer" and 1 <= len(secret) <= _LONGEST_KEY:
+            key = await self._app.find_key(secret)
+        if key is None:
+            challenge = {"www-authenticate": 'Bearer realm="converter", error="invalid_token"'}
+            detail = "This key is not known, or not any more."
+            raise Refused(Code.FORBIDDEN, detail, status=401, headers=challenge)
+        if key.role == "owner":
+            return Caller(owner=key.owner or "")
+        return Caller(owner=f"key:{key.id}", reaches_all=True, changes=key.role != "viewer")
+
+
+def _must_be_our_page(request: Request) -> None:
+    """A page from elsewhere must not upload or retry in a visitor's name. SameSite keeps its requests without the cookie;
+    this refuses them, so that they leave nothing behind either. Programs that are no browser send none of these."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    if site not in ("same-origin", "none") or (
+        origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    ):
+        raise Refused(Code.FORBIDDEN, "This request was made by a page of another site.")

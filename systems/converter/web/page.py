@@ -1,0 +1,40 @@
+"""The queue page (C7): three files beside this module, read once. No build step, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+
+from fastapi import Request, Response
+from starlette.routing import BaseRoute, Route
+
+from systems.converter.web.callers import Callers
+
+_FILES = {
+    "/": ("queue.html", "text/html; charset=utf-8"),
+    "/queue.css": ("queue.css", "text/css; charset=utf-8"),
+    "/queue.js": ("queue.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+
+
+def page_routes(callers: Callers) -> list[BaseRoute]:
+    folder = files("systems.converter.web") / "static"
+    return [
+        _route(path, (folder / name).read_bytes(), kind, callers if path == "/" else None)
+        for path, (name, kind) in _FILES.items()
+    ]
+
+
+def _route(path: str, content: bytes, kind: str, callers: Callers | None) -> Route:
+    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    headers = {"content-type": kind, "etag": tag, "cache-control": "no-cache"}
+
+    async def serve(request: Request) -> Response:
+        if callers is not None:  # so that the first request of the page's script has its cookie already
+            await callers.of(request)
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers)
+
+    return Route(path, serve, methods=["GET"])

@@ -1,0 +1,73 @@
+"""A job as its owner sees it: in the words of the ten codes, with what can be done about it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast import JobRow, State
+from systems.converter.codes import Code, message, public_code
+from systems.converter.tasks import Converter
+
+_ENDED = (State.COMPLETE, State.FAILED, State.CANCELLED)
+
+
+def show(row: JobRow, converter: Converter, *, now: datetime | None = None) -> dict[str, Any]:
+    """*error_code* and *error_message* are set only when it has failed; *message* is the line for people at any time."""
+    payload = row.payload if isinstance(row.payload, dict) else {}
+    has_source = converter.source(row.id).exists()
+    has_result = row.state is State.COMPLETE and row.expired_at is None and converter.result(row.id).exists()
+    code, line = _said(row)
+    failed = row.state is State.FAILED
+    return {
+        "id": row.id,
+        "name": payload.get("name", ""),
+        "mapping": payload.get("mapping", ""),
+        "size": payload.get("size", 0),
+        "sha256": payload.get("sha256", ""),
+        "state": row.state.value,
+        "attempt": row.attempt,
+        "max_attempts": row.max_attempts,
+        "manual_retry_count": row.manual_retry_count,
+        "created_at": _moment(row.created_at),
+        "queued_at": _moment(row.queued_at),
+        "started_at": _moment(row.started_at),
+        "finished_at": _moment(row.finished_at),
+        "failed_at": _moment(row.failed_at),
+        "last_attempt_at": _moment(row.last_attempt_at),
+        **_next_attempt(row, now or datetime.now(UTC)),
+        "error_code": code.value if failed and code else None,
+        "error_message": line if failed else None,
+        "message": line
+        if has_result or row.state is not State.COMPLETE
+        else message(Code.EXPIRED, final=True),
+        "has_source": has_source,
+        "has_result": has_result,
+        "can_retry": failed and has_source,
+        "download": f"/api/jobs/{row.id}/download" if has_result else None,
+    }
+
+
+def _said(row: JobRow) -> tuple[Code | None, str]:
+    """The public code of what went wrong last, and its line: of a job that has failed, or will be tried again."""
+    if row.state is State.FAILED:
+        code = public_code(row.error_code)
+        # Words for an inner code are the engine's, for those who run it.
+        ours = row.error_message if row.error_code == code and row.error_message else None
+        return code, ours or message(code, final=True)
+    if row.state in _ENDED or row.last_failure is None:
+        return None, ""
+    code = public_code(row.last_failure.get("code"))
+    return code, message(code, final=False)
+
+
+def _next_attempt(row: JobRow, now: datetime) -> dict[str, Any]:
+    """When a job that failed is due again. The wait is told as well: the clock of whoever reads it may be wrong."""
+    if row.state is not State.QUEUED or row.run_at <= now:
+        return {"retry_after": None, "retry_in_ms": None}
+    wait = (row.run_at - now).total_seconds()
+    return {"retry_after": _moment(row.run_at), "retry_in_ms": round(wait * 1000)}
+
+
+def _moment(when: datetime | None) -> str | None:
+    return None if when is None else when.astimezone(UTC).isoformat().replace("+00:00", "Z")

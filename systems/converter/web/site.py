@@ -1,0 +1,180 @@
+"""The web app put together: the page, the routes of the API, and what errors are told as.
+
+| request | answer |
+|---|---|
+| `GET /` | the queue page |
+| `POST /api/upload`, a form with `file` and `mapping` | 201 with the job, 200 with its twin |
+| `GET /api/jobs` | the caller's jobs, newest first, and whether the converter is held |
+| `GET /api/jobs/{id}` | one of them |
+| `GET /api/jobs/{id}/download` | the XML |
+| `POST /api/jobs/{id}/retry` | the job, queued again |
+| `GET /healthz` | 200 when the store answers |
+| `/api/v1/…` | Holdfast's own API, for those who run the converter; needs a key |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+
+import anyio.to_thread
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
+from holdfast.http import api
+from systems.converter.codes import Code
+from systems.converter.tasks import Converter
+from systems.converter.web.busy import BANNER, Busy
+from systems.converter.web.callers import Caller, Callers
+from systems.converter.web.headers import Headers
+from systems.converter.web.page import page_routes
+from systems.converter.web.problems import TRY_AGAIN, Refused, no_such_job
+from systems.converter.web.sessions import Sessions, read_key
+from systems.converter.web.showing import show
+from systems.converter.web.uploading import Uploading
+
+log = structlog.get_logger("converter.web")
+
+_PIECE = 256 * 1024
+MOST_ROWS = 200
+
+
+def make_site(converter: Converter) -> FastAPI:
+    """The converter's web app; the store is open as long as its lifespan."""
+    app = converter.app
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with app:
+            yield
+
+    site = FastAPI(title="Converter", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    routes = _Routes(converter, Callers(app, Sessions(read_key(converter.settings.session_key_file))))
+    site.add_api_route("/api/upload", routes.upload, methods=["POST"])
+    site.add_api_route("/api/jobs", routes.jobs, methods=["GET"])
+    site.add_api_route("/api/jobs/{job_id}", routes.job, methods=["GET"])
+    site.add_api_route("/api/jobs/{job_id}/download", routes.download, methods=["GET"])
+    site.add_api_route("/api/jobs/{job_id}/retry", routes.retry, methods=["POST"])
+    site.add_api_route("/healthz", routes.healthz, methods=["GET"])
+    site.router.routes.extend(page_routes(routes.callers))
+    site.mount("/", api(app))
+    _tell_errors(site)
+    site.add_middleware(Headers)
+    return site
+
+
+class _Routes:
+    def __init__(self, converter: Converter, callers: Callers) -> None:
+        self._converter, self._app, self.callers = converter, converter.app, callers
+        self._uploading, self._busy = Uploading(converter), Busy(converter.app)
+
+    async def upload(self, request: Request) -> Response:
+        caller = await self.callers.of(request)
+        caller.must_change()
+        handle = await self._uploading.take(request, caller)
+        shown = await self._shown(await handle.job())
+        return JSONResponse(shown | {"duplicate": handle.duplicate}, 200 if handle.duplicate else 201)
+
+    async def jobs(self, request: Request, after: str | None = None, limit: int = 50) -> Response:
+        caller = await self.callers.of(request)
+        where = {} if caller.reaches_all else {"owner": caller.owner}
+        page = await self._app.jobs(task="convert", after=after, limit=max(1, min(limit, MOST_ROWS)), **where)
+        held = await self._busy.held()
+        rows = await anyio.to_thread.run_sync(lambda: [show(row, self._converter) for row in page.rows])
+        return JSONResponse(
+            {"jobs": rows, "next": page.next, "held": held, "banner": BANNER if held else None}
+        )
+
+    async def job(self, request: Request, job_id: str) -> Response:
+        return JSONResponse(await self._shown(await self._found(await self.callers.of(request), job_id)))
+
+    async def download(self, request: Request, job_id: str) -> Response:
+        row = await self._found(await self.callers.of(request), job_id)
+        if row.state is not State.COMPLETE:
+            raise Refused(Code.NOT_READY)
+        if row.expired_at is not None:
+            raise Refused(Code.EXPIRED)
+        try:
+            opened: IO[bytes] = await anyio.to_thread.run_sync(open, self._converter.result(row.id), "rb")
+        except FileNotFoundError:
+            raise Refused(Code.EXPIRED) from None
+        name = Path(str(row.payload.get("name") or "result")).stem + ".xml"
+        headers = {
+            "content-length": str(os.fstat(opened.fileno()).st_size),
+            "content-disposition": f"attachment; filename=\"result.xml\"; filename*=UTF-8''{quote(name, safe='')}",
+        }
+        return StreamingResponse(_pieces(opened), headers=headers, media_type="application/xml")
+
+    async def retry(self, request: Request, job_id: str) -> Response:
+        caller = await self.callers.of(request)
+        caller.must_change()
+        row = await self._found(caller, job_id)
+        if row.state is not State.FAILED:
+            raise Refused(Code.NOT_READY, "Only a job that has failed can be retried.")
+        if not await anyio.to_thread.run_sync(self._converter.source(row.id).exists):
+            raise Refused(Code.EXPIRED)
+        await self._app.retry(row.id, by=caller.owner)
+        return JSONResponse(await self._shown(await self._app.job(row.id)))
+
+    async def healthz(self) -> Response:
+        await self._app.counts()
+        return JSONResponse({"status": "ok"})
+
+    async def _found(self, caller: Caller, job_id: str) -> JobRow:
+        row = await self._app.job(job_id)
+        if row.task != "convert":
+            raise no_such_job()
+        caller.must_reach(row)
+        return row
+
+    async def _shown(self, row: JobRow) -> dict[str, Any]:
+        return await anyio.to_thread.run_sync(lambda: show(row, self._converter))
+
+
+async def _pieces(opened: IO[bytes]) -> AsyncIterator[bytes]:
+    with opened:
+        while piece := await anyio.to_thread.run_sync(opened.read, _PIECE):
+            yield piece
+
+
+def _tell_errors(site: FastAPI) -> None:
+    async def tell(request: Request, error: Exception) -> Response:
+        return _refusal(request, error).answer()
+
+    for kind in (Refused, HoldfastError, HTTPException, RequestValidationError, ClientDisconnect, Exception):
+        site.add_exception_handler(kind, tell)
+
+
+def _refusal(request: Request, error: Exception) -> Refused:
+    match error:
+        case Refused():
+            return error
+        case UnknownJob():
+            return no_such_job()
+        case Conflict():
+            return Refused(Code.NOT_READY, "The job has moved on meanwhile; look at it again.")
+        case StoreError():
+            log.warning("store.unavailable", reason=str(error))
+            detail = "The queue cannot be reached now. Try again in a moment."
+            return Refused(Code.IO_ERROR, detail, status=503, headers=TRY_AGAIN)
+        case UsageError() | RequestValidationError():
+            return Refused(Code.UNKNOWN, "This request cannot be understood.", status=400)
+        case ClientDisconnect():
+            return Refused(Code.UNKNOWN, "The upload was cut off.", status=400)  # nobody is there to read it
+        case HTTPException():
+            detail = {404: "There is nothing here.", 405: "This cannot be done here."}.get(
+                error.status_code, ""
+            )
+            headers = dict(error.headers or {})
+            return Refused(Code.UNKNOWN, detail, status=error.status_code, headers=headers)
+    log.error("request.failed", path=request.scope.get("route_path", ""), error=type(error).__name__)
+    return Refused(Code.UNKNOWN)

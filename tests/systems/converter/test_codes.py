@@ -1,0 +1,186 @@
+"""Codes, messages and knobs: what people see, and what operators set."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from holdfast import Fatal, Retryable, UsageError
+from systems.converter.codes import CODES, Code, message, public_code, safe_words
+from systems.converter.failures import SourceGone, failed, rule
+from systems.converter.gateway_client import BrokenAnswer, Wellformed
+from systems.converter.settings import Settings
+from systems.converter.storing import Part, result_path, sweep_parts
+from systems.converter.tasks import retry_policy
+
+
+def answered(status: int, body: Any = None, **headers: str) -> httpx2.HTTPStatusError:
+    request = httpx2.Request("POST", "http://gateway/convert")
+    response = httpx2.Response(status, json=body, headers=headers, request=request)
+    return httpx2.HTTPStatusError(f"{status}", request=request, response=response)
+
+
+def test_there_are_ten_codes_each_with_one_line_in_two_tenses() -> None:  # C3
+    assert len(CODES) == len(Code) == 10
+    for known in CODES.values():
+        for line in (known.trying, known.final):
+            assert "\n" not in line
+            assert line.endswith(".")
+        assert "retry" not in known.final.lower() or "Use Retry" in known.final  # C8
+
+
+@pytest.mark.parametrize(
+    ("inner", "public"),
+    [
+        ("GW_UNAVAILABLE", "GW_5XX"),
+        ("NETWORK", "GW_5XX"),
+        ("PARSE_ERROR", "GW_4XX"),
+        ("VALIDATION_ERROR", "GW_4XX"),
+        ("INVALID_MAPPING", "GW_4XX"),
+        ("MEMORY_ERROR", "UNKNOWN"),
+        ("EXECUTION_TIMEOUT", "GW_TIMEOUT"),
+        ("NOT_PDF", "NOT_PDF"),
+        ("no such code", "UNKNOWN"),
+        (None, "UNKNOWN"),
+    ],
+)
+def test_inner_codes_have_a_public_name(inner: str | None, public: str) -> None:  # C3
+    assert public_code(inner) == public
+
+
+def test_memory_that_ran_out_here_is_a_matter_of_storage() -> None:  # C3
+    assert public_code("MEMORY_ERROR", local_pressure=True) is Code.IO_ERROR
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "again"),
+    [
+        (answered(400), "GW_4XX", False),
+        (answered(406), "GW_4XX", False),
+        (answered(413), "GW_4XX", False),
+        (answered(415), "GW_4XX", False),
+        (answered(422), "GW_4XX", False),
+        (answered(408), "GW_TIMEOUT", True),
+        (answered(429), "GW_5XX", True),
+        (answered(500), "GW_5XX", True),
+        (answered(503), "GW_5XX", True),
+        (answered(302), "GW_5XX", True),
+        (httpx2.ConnectError("refused"), "GW_5XX", True),
+        (httpx2.ReadError("reset"), "GW_5XX", True),
+        (httpx2.ReadTimeout("slow"), "GW_TIMEOUT", True),
+        (TimeoutError(), "GW_TIMEOUT", True),
+        (BrokenAnswer("garbage"), "GW_5XX", True),
+        (OSError(errno.EIO, "io"), "IO_ERROR", True),
+        (OSError(errno.ENOSPC, "full"), "IO_ERROR", False),
+        (OSError(errno.EDQUOT, "full"), "IO_ERROR", False),
+        (MemoryError(), "IO_ERROR", True),
+        (SourceGone(), "EXPIRED", False),
+        (RuntimeError("a bug"), "UNKNOWN", True),
+    ],
+)
+def test_each_failure_has_its_code_and_its_future(error: Exception, code: str, again: bool) -> None:  # C4
+    word = rule(failed(error, attempt=1, max_attempts=3))
+    assert isinstance(word, Retryable if again else Fatal)
+    assert word.code == code
+
+
+def test_the_last_attempt_promises_no_retry() -> None:  # C8
+    first, last = (failed(answered(502), attempt=n, max_attempts=3).word for n in (1, 3))
+    assert str(first) == "Converter service is having an issue. We’ll retry shortly."
+    assert "We’ll retry" not in str(last)
+    assert "We’ll retry" not in str(failed(OSError(errno.EIO, "x"), attempt=2, max_attempts=3).word)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("There is no mapping 'docx'; choose one of text, jats, alto.", True),
+        ("cannot open /srv/gateway/spool/1.pdf", False),
+        ("<html>Bad Gateway", False),
+        ("two\nlines", False),
+        ("x" * 201, False),
+        ("", False),
+    ],
+)
+def test_the_gateways_words_are_shown_only_when_safe(words: str, shown: bool) -> None:  # C8
+    assert safe_words(words) == (words if shown else "")
+    line = str(failed(answered(406, {"detail": words}), attempt=1, max_attempts=3).word)
+    assert line == message(Code.GW_4XX, final=True) + (f" {words}" if shown else "")
+
+
+def test_knobs_have_the_names_and_defaults_of_the_document() -> None:  # C11
+    settings = Settings.read({})
+    assert (settings.retry_max_attempts, settings.worker_lease_ttl_sec) == (3, 90)
+    assert (settings.gateway_timeout_ms, settings.circuit_window) == (60_000, "20")
+    assert (settings.circuit_fail_threshold, settings.circuit_mode) == (0.5, "hold")
+    given = Settings.read(
+        {"CIRCUIT_WINDOW": "120s", "RETRY_BASE_DELAY_MS": "10", "UPLOADS_DIR": "up", "X": "y"}
+    )
+    assert (given.circuit_window, given.retry_base_delay_ms, given.uploads_dir) == ("120s", 10, Path("up"))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("RETRY_MAX_ATTEMPTS", "0"),
+        ("RETRY_MAX_ATTEMPTS", "three"),
+        ("GATEWAY_TIMEOUT_MS", "-1"),
+        ("CIRCUIT_FAIL_THRESHOLD", "50"),
+        ("CIRCUIT_FAIL_THRESHOLD", "nan"),
+        ("CIRCUIT_WINDOW", "soon"),
+        ("CIRCUIT_MODE", "open"),
+        ("GATEWAY_URL", "localhost:8080"),
+    ],
+)
+def test_a_knob_that_cannot_be_read_is_named_in_one_line(variable: str, value: str) -> None:  # C11
+    with pytest.raises(UsageError, match=f"^{variable} ") as refused:
+        Settings.read({variable: value})
+    assert "\n" not in str(refused.value)
+
+
+def test_the_policy_is_that_of_the_document() -> None:  # C4
+    policy = retry_policy(Settings())
+    assert [policy.backoff.delay(attempt, 0.0).total_seconds() for attempt in (1, 2)] == [5, 10]
+    assert [policy.backoff.delay(attempt, 1.0).total_seconds() for attempt in (1, 2)] == [10, 15]
+    assert policy.attempts_by_code == {"IO_ERROR": 2}
+    assert retry_policy(Settings(retry_max_attempts=1, retry_jitter_max_ms=0)).max_attempts == 1
+
+
+@pytest.mark.parametrize("xml", [b"", b"<a>", b"<a/><b/>", b"\x00\xff", b"<!DOCTYPE a><a/>", b"{}"])
+def test_an_answer_that_is_not_xml_is_a_broken_one(xml: bytes) -> None:
+    reader = Wellformed()
+    with pytest.raises(BrokenAnswer):
+        reader.feed(xml, last=True)
+
+
+def test_a_result_appears_whole_or_not_at_all(tmp_path: Path) -> None:  # C6
+    target = tmp_path / "results" / "a.xml"
+    with Part(target, "1") as part:
+        part.write(b"<half")  # and the block is left before it is published
+    assert list(target.parent.iterdir()) == []
+    with Part(target, "2") as part:
+        part.write(b"<whole/>")
+        assert not target.exists()
+        part.publish()
+    assert target.read_bytes() == b"<whole/>"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_what_a_killed_worker_left_half_written_is_swept(tmp_path: Path) -> None:  # C9
+    for name, age in ((".a.xml.1.part", 7200), (".b.xml.2.part", 60), ("c.xml", 7200)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (10_000 - age, 10_000 - age))
+    assert sweep_parts(tmp_path, now=10_000) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.xml.2.part", "c.xml"]
+    assert sweep_parts(tmp_path / "missing", now=10_000) == 0
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "", "0" * 36, "x.pdf\x00"])
+def test_only_a_job_has_a_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        result_path(tmp_path, name)
