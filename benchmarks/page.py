@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks import report
+from benchmarks.misses import explanations
 from benchmarks.report import Results
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "explanation" / "speed.md"
@@ -14,7 +15,15 @@ COMMAND = 'make bench ARGS="--write-docs"'
 def render(results: Results) -> str:
     about = results["about"]
     return "\n".join(
-        [*_top(results), *_targets(results), *_peers(results), *_method(results), *_caveats(about), ""]
+        [
+            *_top(results),
+            *_targets(results),
+            *explanations(results),
+            *_peers(results),
+            *_method(results),
+            *_caveats(about),
+            "",
+        ]
     )
 
 

@@ -16,6 +16,7 @@ from holdfast.domain.duration import Duration, duration
 from holdfast.stores.postgres import PostgresStore
 from holdfast.wiring import SystemClock, SystemThreads
 from tests.conftest import installed
+from tests.contract.conftest import migrated
 from tests.contract.world import World
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Postgres
@@ -37,14 +38,20 @@ def one_session(postgres: Postgres) -> Iterator[PgBouncer]:
 
 
 @pytest.fixture
-async def world(one_session: PgBouncer, postgres_url: str) -> AsyncIterator[World]:
+async def world(one_session: PgBouncer, postgres: Postgres) -> AsyncIterator[World]:
+    async with migrated(postgres) as url:
+        store = PostgresStore(f"{one_session.route(url)}?prepare=off", SystemClock(), SystemThreads())
+        await store.open()
+
+        async def advance(by: Duration) -> None:
+            await store.shift_clock(duration(by))
+
+        yield World(store, SystemClock(), advance)
+        assert await store.violations() == []
+        await store.close()
+
+
+async def test_the_schema_is_made_through_it_too(one_session: PgBouncer, postgres_url: str) -> None:
     store = PostgresStore(f"{one_session.route(postgres_url)}?prepare=off", SystemClock(), SystemThreads())
-    await store.migrate()
-    await store.open()
-
-    async def advance(by: Duration) -> None:
-        await store.shift_clock(duration(by))
-
-    yield World(store, SystemClock(), advance)
-    assert await store.violations() == []
-    await store.close()
+    assert await store.migrate()
+    assert await store.migrate() == []

@@ -105,6 +105,7 @@ class Postgres:
         self.log = self.folder / "log"
         self.password = secrets.token_hex(8)
         self.port = 0
+        self.databases: set[str] = set()  #: made here and not dropped
         self._process: subprocess.Popen[bytes] | None = None
         self._copies: Path | None = None
         self.prefix = self._ordinary_user()  #: before a command: starts it as the user this server runs as
@@ -173,9 +174,11 @@ class Postgres:
         self.execute(
             sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
         )
+        self.databases.add(name)
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
+        self.databases.discard(name)
         self.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def execute(self, statement: str | sql.Composed, database: str = "postgres") -> None:

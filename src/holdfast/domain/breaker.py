@@ -155,6 +155,7 @@ class Ring:
         self._number = 0
         late = policy.slow_after
         self._late = None if late is None else late.total_seconds()
+        self.is_calm = False  #: full of nothing but successes: one more of them changes nothing
 
     def started(self, now: float) -> int:
         if self._late is None:  # nobody will ask how long it has been running: the era is all that matters
@@ -172,11 +173,7 @@ class Ring:
         failed = outcome is Outcome.FAILED
         late = outcome is Outcome.SLOW or (failed and self._late is not None and now - began > self._late)
         self._past.add(failed, late, now)
-
-    @property
-    def is_calm(self) -> bool:
-        """Full of nothing but successes: one more of them changes nothing."""
-        return self._late is None and self._past.is_calm
+        self.is_calm = self._late is None and self._past.is_calm
 
     def vote(self, now: float) -> bool:
         """Whether this worker holds the dependency for broken."""
@@ -187,6 +184,7 @@ class Ring:
     def clear(self) -> None:
         """Forget everything, what still runs too: the breaker has changed, and a new time begins."""
         self._past.clear()
+        self.is_calm = False
         self._running.clear()
         self._number += 1
 

@@ -68,13 +68,10 @@ class Budget:
     def __init__(self, policy: BudgetPolicy, now: float, *, workers: int = 1) -> None:
         self.policy = policy
         self.workers = max(1, workers)
+        self.capacity = policy.capacity / self.workers
         self.tokens = self.capacity
         self._floor_at = now + self._floor  #: from when on a retry needs no tokens
         self._crowd = 1.0  #: the next put-off, in floors
-
-    @property
-    def capacity(self) -> float:
-        return self.policy.capacity / self.workers
 
     @property
     def _floor(self) -> float:
@@ -84,6 +81,7 @@ class Budget:
         """The fleet has another size: the same part of another share."""
         filled = self.tokens / self.capacity
         self.workers = max(1, workers)
+        self.capacity = self.policy.capacity / self.workers
         self.tokens = filled * self.capacity
 
     def take(self, cost: int, now: float, *, urgent: bool = False) -> bool:
@@ -105,7 +103,8 @@ class Budget:
 
     def succeeded(self, paid: int = 0) -> None:
         """A call succeeded: at the first try, or as a retry that had *paid* so much and gets it back."""
-        self.tokens = min(self.capacity, self.tokens + (paid or 1))
+        if self.tokens < self.capacity:
+            self.tokens = min(self.capacity, self.tokens + (paid or 1))
 
     def wait(self, chance: float) -> timedelta:
         """How long to put off a retry that was refused.

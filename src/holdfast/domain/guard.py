@@ -110,16 +110,20 @@ class Guard:
     # -- after a call -------------------------------------------------------------------------------------------------
     def end(self, call: Call, outcome: Outcome, now: float) -> None:
         self.calls += 1
-        self.failures += outcome is Outcome.FAILED
         if self.limiter is not None:
             self.limiter.ended(now - call.began, outcome, now)
-        if self.budget is not None and outcome in (Outcome.OK, Outcome.SLOW):
-            self.budget.succeeded(call.paid)
-        if self.ring is not None and not (outcome is Outcome.OK and call.trial is None and self.ring.is_calm):
-            self.ring.ended(call.number, outcome, now)
-            if call.trial is not None:
-                self.own = end_trial(self.own, call.trial, outcome) or self.own
-            self._judge(now)
+        if outcome is Outcome.OK or outcome is Outcome.SLOW:
+            if self.budget is not None:
+                self.budget.succeeded(call.paid)
+        elif outcome is Outcome.FAILED:
+            self.failures += 1
+        ring = self.ring
+        if ring is None or (ring.is_calm and outcome is Outcome.OK and call.trial is None):
+            return  # one more success among nothing but successes
+        ring.ended(call.number, outcome, now)
+        if call.trial is not None:
+            self.own = end_trial(self.own, call.trial, outcome) or self.own
+        self._judge(now)
 
     # -- about once a second ------------------------------------------------------------------------------------------
     def vote(self, now: float) -> bool:

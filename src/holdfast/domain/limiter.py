@@ -37,6 +37,7 @@ SINK, RISE = 0.5, 0.05
 #: How long a smaller limit is left alone until its effect can be seen, in usual answers.
 SETTLE = 5.0
 _SHORTEST = 1e-4  #: seconds; below it nobody waits, and zero has no logarithm
+_LOG_SHORTEST = log(_SHORTEST)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -115,15 +116,17 @@ class Limiter:
 
     def started(self, now: float) -> None:
         self.in_flight += 1
-        self._peak = max(self._peak, self.in_flight)
+        if self.in_flight > self._peak:
+            self._peak = self.in_flight
 
     def ended(self, latency_seconds: float, outcome: Outcome, now: float) -> None:
-        self.in_flight = max(0, self.in_flight - 1)
+        if self.in_flight:
+            self.in_flight -= 1
         match outcome:
             case Outcome.OK | Outcome.SLOW:
                 self._answers += 1
                 if now >= self._settled and now - latency_seconds >= self._since:
-                    spent = log(max(latency_seconds, _SHORTEST))
+                    spent = log(latency_seconds) if latency_seconds > _SHORTEST else _LOG_SHORTEST
                     self._timed += 1
                     self._sum += spent
                     self._squares += spent * spent
@@ -133,10 +136,11 @@ class Limiter:
                 self._throttled += 1
             case Outcome.UNCOUNTED:
                 return
-        enough = self._answers + self._failed + self._throttled >= max(1.0, ROUND_CALLS * self._limit)
-        if enough and now - self._began >= ROUND_SECONDS:
-            self._judge(now)
-            self._begin(now)
+        if now - self._began >= ROUND_SECONDS:
+            seen = self._answers + self._failed + self._throttled
+            if seen >= 1 and seen >= ROUND_CALLS * self._limit:
+                self._judge(now)
+                self._begin(now)
 
     def restart(self, share: float, now: float) -> None:
         """Begin the ramp after an outage: this worker's *share* (1 / workers) of what the fleet begins with.

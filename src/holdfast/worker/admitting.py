@@ -8,12 +8,12 @@ now, the retry budget, rates and quotas of owners, and gates of plug-ins. What t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
 from holdfast.domain.gates import Asking, Hold, Reject, first_refusal
-from holdfast.domain.job import Claimed, Lane, Session, Settlement
+from holdfast.domain.job import Claimed, Lane, Lease, Session, Settlement
 from holdfast.domain.keys import own_key
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.verdict import Bury, Failure, Release, Verdict
@@ -99,7 +99,7 @@ class Admitting:
                 break
             if group.dependency is None:
                 claimed = await self._engine.store.claim(session, group.lanes, left, caps=group.caps)
-                admitted += await self._admit(claimed)
+                admitted += await self._admit(claimed, None)
             else:
                 admitted += await self._claim_for(session, group, group.dependency, left)
         return admitted
@@ -117,7 +117,7 @@ class Admitting:
             claimed = await self._engine.store.claim(session, group.lanes, room, caps=group.caps)
         finally:
             self._asked[dependency] -= room
-        return await self._admit(claimed)
+        return await self._admit(claimed, dependency)
 
     async def _claim_trial(self, session: Session, group: Group, dependency: Dependency) -> list[Admitted]:
         """One job behind the half-open breaker, if there is a slot for it and a job."""
@@ -132,40 +132,57 @@ class Admitting:
         finally:
             if not claimed:
                 await self._dependencies.return_trial(dependency, trial)
-        return await self._admit(claimed, trial)
+        return await self._admit(claimed, dependency, trial)
 
     # -- after the claim --------------------------------------------------------------------------------------------
-    async def _admit(self, claimed: list[Claimed], trial: str | None = None) -> list[Admitted]:
+    async def _admit(
+        self, claimed: list[Claimed], dependency: Dependency | None, trial: str | None = None
+    ) -> list[Admitted]:
         if not claimed:
             return []
         refused = await self._refused(claimed)
+        if self._engine.admission.gates:
+            for one in claimed:
+                verdict = None if one.lease in refused else self._stopped(one)
+                if verdict is not None:
+                    refused[one.lease] = verdict
+        if refused:
+            await self._send_back(claimed, refused, dependency, trial)
+            claimed = [one for one in claimed if one.lease not in refused]
+        if dependency is None:
+            return [Admitted(one, None) for one in claimed]
         admitted: list[Admitted] = []
+        refused = {}
+        for one, given in zip(claimed, self._dependencies.enter(dependency, claimed, trial), strict=True):
+            if isinstance(given, Pass):
+                admitted.append(Admitted(one, given))
+            else:
+                refused[one.lease] = given
+        if refused:
+            await self._send_back(claimed, refused, dependency, trial)
+        return admitted
+
+    async def _send_back(
+        self,
+        claimed: list[Claimed],
+        refused: Mapping[Lease, Verdict],
+        dependency: Dependency | None,
+        trial: str | None,
+    ) -> None:
         for one in claimed:
-            dependency = Dependency.of(one.lane)
-            verdict: Verdict | None = refused.get(one.lease.job_id) or self._stopped(one)
-            if verdict is None and dependency is not None:
-                given = self._dependencies.enter(dependency, one, trial)
-                if isinstance(given, Pass):
-                    admitted.append(Admitted(one, given))
-                    continue
-                verdict = given
+            verdict = refused.get(one.lease)
             if verdict is None:
-                admitted.append(Admitted(one, None))
                 continue
             known = one if isinstance(verdict, Bury) else None
             self._settle(Settlement(one.lease, verdict, one.attempt), known)
             if trial is not None and dependency is not None:
                 await self._dependencies.return_trial(dependency, trial)
-        return admitted
 
     def _stopped(self, claimed: Claimed) -> Verdict | None:
         """What the gates of plug-ins say."""
-        gates = self._engine.admission.gates
-        if not gates:
-            return None
         now = self._engine.clock.now()
         refusal = first_refusal(
-            gates,
+            self._engine.admission.gates,
             Asking(
                 lane=claimed.lane,
                 now=now,
@@ -183,7 +200,7 @@ class Admitting:
                 wait = ASK_AGAIN if until is None else max(until - now, timedelta(seconds=1))
                 return Release(wait, f"{gate}: {reason}")
 
-    async def _refused(self, claimed: list[Claimed]) -> dict[str, Verdict]:
+    async def _refused(self, claimed: list[Claimed]) -> dict[Lease, Verdict]:
         """Those whose owner or key has used up a rate or a quota."""
         groups = []
         for one in claimed:
@@ -199,7 +216,7 @@ class Admitting:
             log.warning("charge.failed", reason=str(error))
             return {}
         return {
-            one.lease.job_id: self._put_off(refusal)
+            one.lease: self._put_off(refusal)
             for (one, _), refusal in zip(groups, answers, strict=True)
             if refusal is not None
         }

@@ -8,7 +8,7 @@ by its version. When the store does not answer, the guards go on with what they 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -142,21 +142,31 @@ class Dependencies:
         await self._end_trial(dependency, holder, Outcome.UNCOUNTED)
 
     # -- around a call ----------------------------------------------------------------------------------------------
-    def enter(self, dependency: Dependency, claimed: Claimed, trial: str | None = None) -> Pass | Verdict:
-        """Leave for a call, or what becomes of the job instead."""
+    def enter(
+        self, dependency: Dependency, claimed: Sequence[Claimed], trial: str | None = None
+    ) -> list[Pass | Verdict]:
+        """For each job leave for a call, or what becomes of it instead."""
         guard, now = self._guard(dependency), self._engine.clock.monotonic()
-        if trial is None:
-            refused = self._refused(dependency, guard)
-            if refused is not None:
-                return refused
-        paid = 0
-        if claimed.attempt > 1 and trial is None and guard.budget is not None:
-            throttled = claimed.lease.job_id in self._throttled
-            paid = guard.budget.policy.throttled_cost if throttled else guard.budget.policy.cost
-            if not guard.budget.take(paid, now):
-                wait = guard.budget.wait(self._engine.rng.random())
-                return Release(wait, f"the retry budget of {dependency.label} is used up")
-        return Pass(dependency, guard, guard.begin(now, paid=paid), trial)
+        refused = None if trial is not None else self._refused(dependency, guard)
+        if refused is not None:
+            return [refused] * len(claimed)
+        charged = guard.budget is not None and trial is None
+        return [
+            self._pay(dependency, guard, one, now)
+            if charged and one.attempt > 1
+            else Pass(dependency, guard, guard.begin(now), trial)
+            for one in claimed
+        ]
+
+    def _pay(self, dependency: Dependency, guard: Guard, claimed: Claimed, now: float) -> Pass | Verdict:
+        """Leave for a retry, if the budget has it."""
+        assert guard.budget is not None
+        policy = guard.budget.policy
+        paid = policy.throttled_cost if claimed.lease.job_id in self._throttled else policy.cost
+        if not guard.budget.take(paid, now):
+            wait = guard.budget.wait(self._engine.rng.random())
+            return Release(wait, f"the retry budget of {dependency.label} is used up")
+        return Pass(dependency, guard, guard.begin(now, paid=paid), None)
 
     def _refused(self, dependency: Dependency, guard: Guard) -> Verdict | None:
         """The breaker was found open after the claim: nothing is called, and no attempt is burnt."""
