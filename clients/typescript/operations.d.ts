@@ -1,0 +1,975 @@
+// Made by `python -m tools.openapi`: change the API, not this file.
+
+/** What every call takes beside its own arguments. */
+export interface CallOptions {
+  /** Ends the call. */
+  signal?: AbortSignal;
+}
+
+export interface NamedOptions extends CallOptions {
+  /** A name for this request: sent again with it, it is answered again and done once. Without it one is made. */
+  idempotencyKey?: string;
+}
+
+export interface GuardedOptions extends CallOptions {
+  /** The `ETag` it was read with: refused with 412 when it has changed since. */
+  ifMatch?: string;
+}
+
+export interface AttemptView {
+  epoch: number;
+  generation: number;
+  attempt: number;
+  worker: string | null;
+  started_at: string;
+  ended_at: string | null;
+  duration_ms: number | null;
+  outcome: string | null;
+  error_code: string | null;
+  error_message: string | null;
+  /** For engineers; not shown to keys of owners. */
+  error_detail: string | null;
+  fingerprint: string | null;
+  gateway_status: number | null;
+  logs: Array<string>;
+}
+
+export interface Attempts {
+  attempts: Array<AttemptView>;
+}
+
+export interface BreakerView {
+  /** With its shard: name#shard. */
+  dependency: string;
+  state: string;
+  version: number;
+  since: string | null;
+  opened_at: string | null;
+  next_trial_at: string | null;
+  reopens: number;
+}
+
+export interface Breakers {
+  breakers: Array<OutlookView>;
+}
+
+export interface CheckView {
+  name: string;
+  status: Level;
+  /** What was found. */
+  seen: unknown;
+  /** From where on it is worth a word. */
+  threshold: unknown;
+  text: string;
+}
+
+export interface Counted {
+  dry_run: boolean;
+  matched: number;
+}
+
+export interface DeadLetterGroupView {
+  fingerprint: string;
+  task: string;
+  reason: string;
+  message: string;
+  count: number;
+  first_at: string;
+  last_at: string;
+  sample: string;
+}
+
+export interface DeadLetterGroups {
+  groups: Array<DeadLetterGroupView>;
+}
+
+export interface DeadLetterPage {
+  dead_letters: Array<DeadLetterView>;
+  next: string | null;
+}
+
+export interface DeadLetterView {
+  /** The job's own id. */
+  id: string;
+  task: string;
+  queue: string;
+  owner: string | null;
+  reason: string;
+  message: string;
+  /** For engineers; not shown to keys of owners. */
+  detail: string | null;
+  fingerprint: string;
+  attempts: number;
+  at: string;
+  /** Only with `include=args`; values of secret names are hidden. */
+  args?: unknown;
+}
+
+export interface DiscardAsked {
+  reason: string;
+}
+
+export type Doing = "redrive" | "discard" | "retry" | "cancel";
+
+export interface EnqueuedPage {
+  jobs: Array<EnqueuedView>;
+}
+
+export interface EnqueuedView {
+  id: string;
+  state: string;
+  /** A twin with the same dedupe key stands in for this call. */
+  duplicate: boolean;
+}
+
+export interface EventPage {
+  events: Array<EventView>;
+  next: string | null;
+}
+
+export interface EventView {
+  id: string;
+  at: string;
+  kind: string;
+  job_id: string;
+  epoch: number;
+  attempt: number;
+  meta: Record<string, unknown>;
+}
+
+export interface ExplanationView {
+  sentence: string;
+  reason: string;
+  facts: Record<string, unknown>;
+  expected_at: string | null;
+}
+
+export interface HealthView {
+  /** The worst of all checks. */
+  status: Level;
+  checks: Array<CheckView>;
+}
+
+export interface HeldView {
+  kind: ScopeKind;
+  name: string;
+  cause: string;
+  /** null: until somebody resumes it. */
+  until: string | null;
+  reason: string;
+  by: string;
+  at: string;
+}
+
+export interface Holds {
+  holds: Array<HeldView>;
+}
+
+export interface JobPage {
+  jobs: Array<JobView>;
+  /** The cursor to the next page; null: this was the last. */
+  next: string | null;
+}
+
+/** A job as everyone sees it. */
+export interface JobView {
+  id: string;
+  task: string;
+  queue: string;
+  owner: string | null;
+  priority: number;
+  state: string;
+  generation: number;
+  epoch: number;
+  attempt: number;
+  max_attempts: number;
+  crashes: number;
+  run_at: string;
+  created_at: string;
+  queued_at: string;
+  started_at: string | null;
+  finished_at: string | null;
+  failed_at: string | null;
+  last_attempt_at: string | null;
+  updated_at: string;
+  deadline_at: string | null;
+  expired_at: string | null;
+  leased_by: string | null;
+  lease_expires_at: string | null;
+  error_code: string | null;
+  error_message: string | null;
+  last_failure: Record<string, unknown> | null;
+  retry_type: string | null;
+  manual_retry_count: number;
+  is_retryable: boolean;
+  /** Only of one job, not in lists; large ones are at /result. */
+  result: unknown;
+  artefact: string | null;
+  tags: Array<string>;
+  progress: Record<string, unknown> | null;
+  key: string | null;
+  /** Only with `include=args`; values of secret names are hidden. */
+  args?: unknown;
+}
+
+export interface KeyView {
+  id: string;
+  name: string;
+  role: Role;
+  owner: string | null;
+  created_at: string;
+  expires_at: string | null;
+  revoked_at: string | null;
+  last_used_at: string | null;
+}
+
+export interface Keys {
+  keys: Array<KeyView>;
+}
+
+export interface LaneView {
+  label: string;
+  queue: string;
+  task: string;
+  dependency: string;
+  fair: boolean;
+  waiting: number;
+  held: HeldView | null;
+  breaker: string | null;
+  limit: number | null;
+  in_flight: number | null;
+}
+
+export interface Lanes {
+  lanes: Array<LaneView>;
+}
+
+export interface LateResultView {
+  epoch: number;
+  at: string;
+  reason: string;
+  outcome: string;
+  result: unknown;
+  is_late: boolean;
+}
+
+export interface LateResults {
+  late_results: Array<LateResultView>;
+}
+
+export type Level = "pass" | "warn" | "fail";
+
+export interface Moved {
+  id: string;
+  state: string;
+}
+
+export interface NewInbound {
+  /** Whose jobs it may retry. A key of an owner may leave it out. */
+  owner?: string | null;
+  /** Why; on record with what was done. */
+  description?: string;
+}
+
+/** A call of a task, to be done later. */
+export interface NewJob {
+  /** Which task; one that this app declares. */
+  task: string;
+  /** Its arguments by name, checked as the task declares them. */
+  args?: Record<string, unknown>;
+  /** Whose job it is. A key of an owner may leave it out. */
+  owner?: string | null;
+  /** A number, or the name of a level: low, normal, high. */
+  priority?: number | string;
+  /** Instead of the task's own. */
+  queue?: string | null;
+  /** Of the service it calls. */
+  shard?: string | null;
+  /** Not before this moment. */
+  run_at?: string | null;
+  /** Not before this much time has passed. */
+  delay?: string | null;
+  /** By when it must be done: a moment or a duration. */
+  deadline?: string | null;
+  /** How late it may start and still be of use. */
+  start_within?: string | null;
+  /** A twin of this key stands in for the new job. */
+  dedupe_key?: string | null;
+  /** How long a complete twin does. */
+  dedupe_for?: string | null;
+  /** Jobs of one key run one at a time. */
+  key?: string | null;
+  tags?: Array<string>;
+  max_attempts?: number | null;
+}
+
+/** Many calls: all are stored, or none. */
+export interface NewJobs {
+  jobs: Array<NewJob>;
+}
+
+export interface NewKey {
+  role: Role;
+  /** For the role owner: whose jobs it reaches. */
+  owner?: string | null;
+  /** What people call it. */
+  name?: string;
+  /** After it the key ends; null: it does not. */
+  lasts?: string | null;
+}
+
+export interface NewKeyView {
+  id: string;
+  name: string;
+  role: Role;
+  owner: string | null;
+  created_at: string;
+  expires_at: string | null;
+  revoked_at: string | null;
+  last_used_at: string | null;
+  /** Kept nowhere: this is the only time it is told. */
+  secret: string;
+}
+
+export interface NewOperation {
+  doing: Doing;
+  where: Where;
+  /** At most so many a second. */
+  rate?: number | null;
+  /** Of redrive: another queue than their own. */
+  to_queue?: string | null;
+  /** Why; on record with what was done. */
+  reason?: string;
+  /** Only count what matches. */
+  dry_run?: boolean;
+}
+
+export interface NewSecret {
+  id: string;
+  /** It is not told of events; its messages ask for retries. */
+  inbound: boolean;
+  url: string;
+  /** Kinds of events; none: the ends of jobs. */
+  events: Array<string>;
+  /** Whose jobs it is about; null: everybody's. */
+  owner: string | null;
+  description: string;
+  created_at: string;
+  failing_since: string | null;
+  disabled_at: string | null;
+  disabled_reason: string | null;
+  /** How many are valid: two during a rotation. */
+  secrets: number;
+  /** Shown now and never again. */
+  secret: string;
+}
+
+export interface NewWebhook {
+  url: string;
+  /** Kinds of events; none: the ends of jobs; "*": all. */
+  events?: Array<string>;
+  /** Whose jobs. A key of an owner may leave it out. */
+  owner?: string | null;
+  /** Why; on record with what was done. */
+  description?: string;
+}
+
+export interface OperationView {
+  id: string;
+  doing: Doing;
+  where: Record<string, unknown>;
+  by: string;
+  options: Record<string, unknown>;
+  rate: number | null;
+  owner: string | null;
+  progress: Progress;
+  /** When it began. */
+  matched: number;
+  done: number;
+  /** They had moved on meanwhile. */
+  refused: number;
+  error: string | null;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface Operations {
+  operations: Array<OperationView>;
+}
+
+export interface OutlookView {
+  /** With its shard: name#shard. */
+  dependency: string;
+  state: string;
+  version: number;
+  since: string | null;
+  opened_at: string | null;
+  next_trial_at: string | null;
+  reopens: number;
+  votes: number;
+  callers: number;
+  limit: number;
+  in_flight: number;
+  latency_seconds: number | null;
+  calls: number;
+  failures: number;
+}
+
+/** Days and months are of UTC. */
+export interface OwnerView {
+  owner: string;
+  /** Its share in fair lines. */
+  weight: number;
+  /** How often its jobs may start. */
+  rate: string | null;
+  concurrency: number | null;
+  jobs: QuotaView;
+  cost: QuotaView;
+}
+
+export interface Owners {
+  owners: Array<OwnerView>;
+}
+
+export interface PauseAsked {
+  /** After it, work resumes by itself; null: when resumed. */
+  duration?: string | null;
+  /** Why; on record with what was done. */
+  reason?: string;
+}
+
+/** What to pause: a queue, task, lane, dependency, schedule or duty. */
+export interface PauseScope {
+  /** After it, work resumes by itself; null: when resumed. */
+  duration?: string | null;
+  /** Why; on record with what was done. */
+  reason?: string;
+  kind: ScopeKind;
+  name: string;
+}
+
+export interface PauseTypes {
+  /** After it they resume by themselves; null: when resumed. */
+  duration?: string | null;
+  types?: Array<Type>;
+  /** Why; on record with what was done. */
+  reason?: string;
+}
+
+export interface Paused {
+  kind: ScopeKind;
+  name: string;
+  paused: boolean;
+}
+
+export interface PausedTypes {
+  paused: Array<Type>;
+  duration: string | null;
+}
+
+export interface Processed {
+  found: number;
+  /** Taken back from their workers: retried, or dead letters. */
+  processed: number;
+}
+
+export type Progress = "running" | "done" | "cancelled" | "failed";
+
+export interface QueueView {
+  name: string;
+  tasks: Array<string>;
+  waiting: number;
+  workers: number;
+  held: HeldView | null;
+}
+
+export interface Queues {
+  queues: Array<QueueView>;
+}
+
+export interface QuotaView {
+  day: Used;
+  month: Used;
+}
+
+export interface Reason {
+  /** Why; on record with what was done. */
+  reason?: string;
+}
+
+export interface RedriveAsked {
+  /** Another queue than its own. */
+  to_queue?: string | null;
+}
+
+export interface ReplayAsked {
+  /** Behind this event … */
+  after?: string;
+  /** … and before this one; null: up to now. */
+  before?: string | null;
+}
+
+export interface Replayed {
+  messages: number;
+}
+
+export interface ResultView {
+  id: string;
+  state: string;
+  result: unknown;
+}
+
+export interface ResumeTypes {
+  types?: Array<Type>;
+}
+
+export interface Resumed {
+  kind: ScopeKind;
+  name: string;
+  /** Whether there was a pause to end. */
+  resumed: boolean;
+}
+
+export interface ResumedTypes {
+  /** Those of them that were paused. */
+  resumed: Array<Type>;
+}
+
+export interface Retried {
+  id: string;
+  state: string;
+  queue_position: number;
+}
+
+export interface RetryAsked {
+  /** Forget this step and every one recorded after it. */
+  from_step?: string | null;
+}
+
+export interface RevokeAsked {
+  /** Not now, but after this while. */
+  after?: string | null;
+}
+
+export interface Revoked {
+  id: string;
+  revoked: boolean;
+}
+
+export type Role = "viewer" | "owner" | "operator" | "admin";
+
+export interface RotateAsked {
+  /** How long the old key stays good beside the new one. */
+  overlap?: string;
+}
+
+export interface RotateSecretAsked {
+  /** The old secret stays valid until the next rotation, or until it is retired. */
+  keep_old?: boolean;
+}
+
+export interface ScheduleView {
+  name: string;
+  task: string | null;
+  when: string | null;
+  zone: string | null;
+  last: string | null;
+  next: string | null;
+  held: HeldView | null;
+}
+
+export interface Schedules {
+  schedules: Array<ScheduleView>;
+}
+
+export interface ScopeAsked {
+  kind: ScopeKind;
+  name: string;
+}
+
+export type ScopeKind = "queue" | "task" | "lane" | "dependency" | "schedule" | "duty";
+
+export type State = "queued" | "processing" | "complete" | "failed" | "cancelled";
+
+export interface StuckAsked {
+  /** Instead of what each task says. */
+  longer_than?: string | null;
+  /** Only these. Default: all. */
+  tasks?: Array<string>;
+  limit?: number;
+}
+
+export interface StuckJobs {
+  jobs: Array<StuckView>;
+}
+
+export interface StuckView {
+  id: string;
+  task: string;
+  queue: string;
+  attempt: number;
+  max_attempts: number;
+  worker: string;
+  epoch: number;
+  /** How long an attempt of its task may take. */
+  longer_than: string;
+}
+
+export interface TestSent {
+  /** The job that sends it; its result is the status of the answer. */
+  job_id: string;
+}
+
+export type Type = "STUCK_JOBS" | "FAILED_JOBS" | "DELAYED_JOBS";
+
+export interface Used {
+  used: number;
+  /** null: no bound, and then its use is not counted. */
+  limit: number | null;
+}
+
+export interface WebhookPage {
+  webhooks: Array<WebhookView>;
+}
+
+export interface WebhookView {
+  id: string;
+  /** It is not told of events; its messages ask for retries. */
+  inbound: boolean;
+  url: string;
+  /** Kinds of events; none: the ends of jobs. */
+  events: Array<string>;
+  /** Whose jobs it is about; null: everybody's. */
+  owner: string | null;
+  description: string;
+  created_at: string;
+  failing_since: string | null;
+  disabled_at: string | null;
+  disabled_reason: string | null;
+  /** How many are valid: two during a rotation. */
+  secrets: number;
+}
+
+/** Which jobs (retry, cancel) or dead letters (redrive, discard); all that is given must match, nothing given is all. */
+export interface Where {
+  ids?: Array<string> | null;
+  state?: Array<State> | null;
+  task?: Array<string> | null;
+  queue?: Array<string> | null;
+  owner?: string | null;
+  tag?: string | null;
+  key?: string | null;
+  error_code?: string | null;
+  created_after?: string | null;
+  created_before?: string | null;
+  /** Of dead letters: the code they were buried with. */
+  reason?: Array<string> | null;
+  /** Of dead letters: their cause. */
+  fingerprint?: string | null;
+  died_after?: string | null;
+  died_before?: string | null;
+}
+
+export interface WorkerView {
+  name: string;
+  started_at: string;
+  /** When it is taken for lost, unless it is heard of before. */
+  expires_at: string;
+  /** null: whichever its tasks are in. */
+  queues: Array<string> | null;
+  /** How many jobs it holds. */
+  leases: number;
+}
+
+export interface Workers {
+  workers: Array<WorkerView>;
+}
+
+export interface WorkersStatus {
+  workers: Array<WorkerView>;
+  count: number;
+  /** Workers that hold jobs. */
+  busy: number;
+  leases: number;
+  /** Duties that are paused. */
+  paused: Array<string>;
+}
+
+/** What went wrong (RFC 9457). `code` is stable; `detail` is for people. */
+export interface Problem {
+  type: string;
+  title: string;
+  status: number;
+  detail: string;
+  code: "BAD_CURSOR" | "BAD_JSON" | "BAD_REQUEST" | "CONFLICT" | "EXPIRED" | "FORBIDDEN" | "IDEMPOTENCY_KEY_REUSED" | "INTERNAL" | "INVALID" | "JOB_FAILED" | "KEY_IN_URL" | "METHOD_NOT_ALLOWED" | "NOT_FOUND" | "NOT_READY" | "PRECONDITION_FAILED" | "RATE_LIMITED" | "TOO_LARGE" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNKNOWN_TASK" | "UNSUPPORTED_MEDIA_TYPE";
+  instance: string;
+  /** Seconds to wait. */
+  retry_after?: number;
+  /** The job that stands in the way. */
+  job_id?: string;
+  errors?: Array<{ pointer: string; detail: string }>;
+}
+
+export interface ListJobsQuery {
+  state?: Array<State> | State;
+  task?: Array<string> | string;
+  queue?: Array<string> | string;
+  owner?: string | null;
+  tag?: string | null;
+  key?: string | null;
+  error_code?: string | null;
+  created_after?: string | null;
+  created_before?: string | null;
+  /** `next` of the page before; leave it out at first. */
+  cursor?: string | null;
+  /** At most this many; a page never holds more than 500. */
+  limit?: number;
+}
+
+export interface GetJobQuery {
+  /** `args`: with its arguments, those of secret names hidden. */
+  include?: "args" | null;
+}
+
+export interface GetJobEventsQuery {
+  /** `next` of the page before; leave it out at first. */
+  cursor?: string | null;
+  /** At most this many; a page never holds more than 500. */
+  limit?: number;
+}
+
+export interface ListOperationsQuery {
+  /** At most this many; a page never holds more than 500. */
+  limit?: number;
+}
+
+export interface ListDeadLettersQuery {
+  task?: Array<string> | string;
+  queue?: Array<string> | string;
+  reason?: Array<string> | string;
+  fingerprint?: string | null;
+  owner?: string | null;
+  died_after?: string | null;
+  died_before?: string | null;
+  /** `args`: with its arguments, those of secret names hidden. */
+  include?: "args" | null;
+  /** `next` of the page before; leave it out at first. */
+  cursor?: string | null;
+  /** At most this many; a page never holds more than 500. */
+  limit?: number;
+}
+
+export interface ListDeadLetterGroupsQuery {
+  task?: Array<string> | string;
+  queue?: Array<string> | string;
+  reason?: Array<string> | string;
+  owner?: string | null;
+  /** At most this many; a page never holds more than 500. */
+  limit?: number;
+}
+
+export interface GetDeadLetterQuery {
+  /** `args`: with its arguments, those of secret names hidden. */
+  include?: "args" | null;
+}
+
+export interface ListStuckJobsQuery {
+  longer_than?: string | null;
+  /** At most this many; a page never holds more than 500. */
+  limit?: number;
+}
+
+/** The operations of the API. */
+export declare class Operations {
+  /** Enqueue a job */
+  enqueueJob(body: NewJob, options?: NamedOptions): Promise<EnqueuedView>;
+
+  /** Jobs by filter, newest first */
+  listJobs(query?: ListJobsQuery, options?: CallOptions): Promise<JobPage>;
+
+  /** Enqueue many jobs, all or none */
+  enqueueJobs(body: NewJobs, options?: NamedOptions): Promise<EnqueuedPage>;
+
+  /** One job */
+  getJob(jobId: string, query?: GetJobQuery, options?: CallOptions): Promise<JobView>;
+
+  /** What happened to it, oldest first */
+  getJobEvents(jobId: string, query?: GetJobEventsQuery, options?: CallOptions): Promise<EventPage>;
+
+  /** Its attempts, each with what it came to */
+  getJobAttempts(jobId: string, options?: CallOptions): Promise<Attempts>;
+
+  /** Results that came after its end, and had no effect */
+  getJobLateResults(jobId: string, options?: CallOptions): Promise<LateResults>;
+
+  /** Its result */
+  getJobResult(jobId: string, options?: CallOptions): Promise<ResultView>;
+
+  /** Why it is not running, and when it is expected to */
+  explainJob(jobId: string, options?: CallOptions): Promise<ExplanationView>;
+
+  /** Run a failed, cancelled, waiting or stuck job now */
+  retryJob(jobId: string, body?: RetryAsked, options?: GuardedOptions): Promise<Retried>;
+
+  /** Cancel a queued or running job */
+  cancelJob(jobId: string, body?: Reason, options?: GuardedOptions): Promise<Moved>;
+
+  /** Do it to everything that matches */
+  beginOperation(body: NewOperation, options?: CallOptions): Promise<Counted | OperationView>;
+
+  /** Operations, newest first */
+  listOperations(query?: ListOperationsQuery, options?: CallOptions): Promise<Operations>;
+
+  /** How an operation stands */
+  getOperation(operationId: string, options?: CallOptions): Promise<OperationView>;
+
+  /** Do no more of it; what is done stays done */
+  cancelOperation(operationId: string, options?: CallOptions): Promise<OperationView>;
+
+  /** Dead letters by filter, oldest first */
+  listDeadLetters(query?: ListDeadLettersQuery, options?: CallOptions): Promise<DeadLetterPage>;
+
+  /** Dead letters by their cause */
+  listDeadLetterGroups(query?: ListDeadLetterGroupsQuery, options?: CallOptions): Promise<DeadLetterGroups>;
+
+  /** One dead letter, by its job's id */
+  getDeadLetter(jobId: string, query?: GetDeadLetterQuery, options?: CallOptions): Promise<DeadLetterView>;
+
+  /** Give it another life */
+  redriveDeadLetter(jobId: string, body?: RedriveAsked, options?: CallOptions): Promise<Moved>;
+
+  /** Strike it; its job stays failed */
+  discardDeadLetter(jobId: string, body: DiscardAsked, options?: CallOptions): Promise<Moved>;
+
+  /** How queues stand */
+  listQueues(options?: CallOptions): Promise<Queues>;
+
+  /** How lanes stand */
+  listLanes(options?: CallOptions): Promise<Lanes>;
+
+  /** What is held now */
+  listHolds(options?: CallOptions): Promise<Holds>;
+
+  /** Start nothing more of it */
+  pauseScope(body: PauseScope, options?: CallOptions): Promise<Paused>;
+
+  /** End a pause */
+  resumeScope(body: ScopeAsked, options?: CallOptions): Promise<Resumed>;
+
+  /** Pause a queue */
+  pauseQueue(name: string, body?: PauseAsked, options?: CallOptions): Promise<Paused>;
+
+  /** Resume a queue */
+  resumeQueue(name: string, options?: CallOptions): Promise<Resumed>;
+
+  /** How dependencies stand */
+  listBreakers(options?: CallOptions): Promise<Breakers>;
+
+  /** One dependency */
+  getBreaker(name: string, options?: CallOptions): Promise<OutlookView>;
+
+  /** Hold back all calls to it, for a time or its cooldown; then trials begin */
+  openBreaker(name: string, body?: PauseAsked, options?: GuardedOptions): Promise<BreakerView>;
+
+  /** Let calls to it begin again, without trials */
+  closeBreaker(name: string, body?: Reason, options?: GuardedOptions): Promise<BreakerView>;
+
+  /** Let its trials begin now */
+  tryBreaker(name: string, body?: Reason, options?: GuardedOptions): Promise<BreakerView>;
+
+  /** When schedules tick */
+  listSchedules(options?: CallOptions): Promise<Schedules>;
+
+  /** Enqueue nothing more by it */
+  pauseSchedule(name: string, body?: PauseAsked, options?: CallOptions): Promise<Paused>;
+
+  /** End its pause */
+  resumeSchedule(name: string, options?: CallOptions): Promise<Resumed>;
+
+  /** The owners that the policy file names */
+  listOwners(options?: CallOptions): Promise<Owners>;
+
+  /** What an owner may use, and has used */
+  getOwner(owner: string, options?: CallOptions): Promise<OwnerView>;
+
+  /** The workers that live */
+  listWorkers(options?: CallOptions): Promise<Workers>;
+
+  /** The workers, and what is paused */
+  getWorkersStatus(options?: CallOptions): Promise<WorkersStatus>;
+
+  /** Attempts that run on for too long while their worker lives */
+  listStuckJobs(query?: ListStuckJobsQuery, options?: CallOptions): Promise<StuckJobs>;
+
+  /** The same, by more than fits in a URL */
+  searchStuckJobs(body?: StuckAsked, options?: CallOptions): Promise<StuckJobs>;
+
+  /** Take stuck jobs back from their workers */
+  processStuckJobs(body?: StuckAsked, options?: CallOptions): Promise<Processed>;
+
+  /** Hold what moves jobs by itself */
+  pauseRetryScheduler(body?: PauseTypes, options?: CallOptions): Promise<PausedTypes>;
+
+  /** Let it go on */
+  resumeRetryScheduler(body?: ResumeTypes, options?: CallOptions): Promise<ResumedTypes>;
+
+  /** All keys, those that ended too; oldest first */
+  listKeys(options?: CallOptions): Promise<Keys>;
+
+  /** Make a key */
+  createKey(body: NewKey, options?: CallOptions): Promise<NewKeyView>;
+
+  /** End a key; other servers may believe it for some seconds more */
+  revokeKey(keyId: string, body?: RevokeAsked, options?: CallOptions): Promise<Revoked>;
+
+  /** Make a key in the place of another, which stays good for a while */
+  rotateKey(keyId: string, body?: RotateAsked, options?: CallOptions): Promise<NewKeyView>;
+
+  /** Webhooks, oldest first */
+  listWebhooks(options?: CallOptions): Promise<WebhookPage>;
+
+  /** Tell a URL of what happens */
+  createWebhook(body: NewWebhook, options?: CallOptions): Promise<NewSecret>;
+
+  /** Let others ask for retries by signed messages */
+  createInboundWebhook(body?: NewInbound, options?: CallOptions): Promise<NewSecret>;
+
+  /** One webhook */
+  getWebhook(webhookId: string, options?: CallOptions): Promise<WebhookView>;
+
+  /** Send it nothing more */
+  removeWebhook(webhookId: string, options?: CallOptions): Promise<void>;
+
+  /** A new secret; messages are signed with both for a while */
+  rotateWebhookSecret(webhookId: string, body?: RotateSecretAsked, options?: CallOptions): Promise<NewSecret>;
+
+  /** End a rotation: only the newest secret stays valid */
+  retireWebhookSecret(webhookId: string, options?: CallOptions): Promise<WebhookView>;
+
+  /** Begin anew after it was disabled */
+  enableWebhook(webhookId: string, options?: CallOptions): Promise<WebhookView>;
+
+  /** Send it nothing until it is enabled */
+  disableWebhook(webhookId: string, options?: CallOptions): Promise<WebhookView>;
+
+  /** Send it a message about nothing */
+  testWebhook(webhookId: string, options?: CallOptions): Promise<TestSent>;
+
+  /** Tell it again of what happened */
+  replayWebhook(webhookId: string, body?: ReplayAsked, options?: CallOptions): Promise<Replayed>;
+
+  /** 200: the process answers. */
+  getLiveness(options?: CallOptions): Promise<string>;
+
+  /** 200: the database answers within a second and has the right schema. 503: it does not. */
+  getReadiness(options?: CallOptions): Promise<string>;
+
+  /** Whether jobs get done: queues, duties, breakers, pauses, each with its threshold. 503 when a check fails. */
+  getHealth(options?: CallOptions): Promise<HealthView>;
+
+  /** The metrics of this process and of the database, in the text format of Prometheus. */
+  getMetrics(options?: CallOptions): Promise<string>;
+
+  /** This document */
+  getOpenapi(options?: CallOptions): Promise<Record<string, unknown>>;
+}

@@ -1,0 +1,491 @@
+"""One function for each operation of the API, named as its document names it. They send nothing: give what they make to
+`client.send`.
+
+Made by `python -m tools.openapi`: change the API, not this file.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from holdfast.client.call import Call, StreamCall, part
+from holdfast.client.shapes import (
+    Attempts,
+    Breakers,
+    BreakerView,
+    Counted,
+    DeadLetterGroups,
+    DeadLetterPage,
+    DeadLetterView,
+    DiscardAsked,
+    EnqueuedPage,
+    EnqueuedView,
+    EventPage,
+    ExplanationView,
+    GetDeadLetterQuery,
+    GetJobEventsQuery,
+    GetJobQuery,
+    HealthView,
+    Holds,
+    JobPage,
+    JobView,
+    Keys,
+    Lanes,
+    LateResults,
+    ListDeadLetterGroupsQuery,
+    ListDeadLettersQuery,
+    ListJobsQuery,
+    ListOperationsQuery,
+    ListStuckJobsQuery,
+    Moved,
+    NewInbound,
+    NewJob,
+    NewJobs,
+    NewKey,
+    NewKeyView,
+    NewOperation,
+    NewSecret,
+    NewWebhook,
+    Operations,
+    OperationView,
+    OutlookView,
+    Owners,
+    OwnerView,
+    PauseAsked,
+    Paused,
+    PausedTypes,
+    PauseScope,
+    PauseTypes,
+    Processed,
+    Queues,
+    Reason,
+    RedriveAsked,
+    ReplayAsked,
+    Replayed,
+    ResultView,
+    Resumed,
+    ResumedTypes,
+    ResumeTypes,
+    Retried,
+    RetryAsked,
+    RevokeAsked,
+    Revoked,
+    RotateAsked,
+    RotateSecretAsked,
+    Schedules,
+    ScopeAsked,
+    StreamEventsQuery,
+    StreamJobEventsQuery,
+    StuckAsked,
+    StuckJobs,
+    TestSent,
+    WebhookPage,
+    WebhookView,
+    Workers,
+    WorkersStatus,
+)
+
+
+def enqueue_job(*, idempotency_key: str | None = None, **body: Unpack[NewJob]) -> Call[EnqueuedView]:
+    """Enqueue a job."""
+    return Call(
+        method="POST",
+        path="/api/v1/jobs",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: EnqueuedView, 201: EnqueuedView},
+        takes_key=True,
+    )
+
+
+def list_jobs(**query: Unpack[ListJobsQuery]) -> Call[JobPage]:
+    """Jobs by filter, newest first."""
+    return Call(method="GET", path="/api/v1/jobs", query=query, answers={200: JobPage})
+
+
+def enqueue_jobs(*, idempotency_key: str | None = None, **body: Unpack[NewJobs]) -> Call[EnqueuedPage]:
+    """Enqueue many jobs, all or none."""
+    return Call(
+        method="POST",
+        path="/api/v1/jobs/batch",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={201: EnqueuedPage},
+        takes_key=True,
+    )
+
+
+def get_job(job_id: str, **query: Unpack[GetJobQuery]) -> Call[JobView]:
+    """One job."""
+    return Call(method="GET", path=f"/api/v1/jobs/{part(job_id)}", query=query, answers={200: JobView})
+
+
+def get_job_events(job_id: str, **query: Unpack[GetJobEventsQuery]) -> Call[EventPage]:
+    """What happened to it, oldest first."""
+    return Call(
+        method="GET", path=f"/api/v1/jobs/{part(job_id)}/events", query=query, answers={200: EventPage}
+    )
+
+
+def get_job_attempts(job_id: str) -> Call[Attempts]:
+    """Its attempts, each with what it came to."""
+    return Call(method="GET", path=f"/api/v1/jobs/{part(job_id)}/attempts", answers={200: Attempts})
+
+
+def get_job_late_results(job_id: str) -> Call[LateResults]:
+    """Results that came after its end, and had no effect."""
+    return Call(method="GET", path=f"/api/v1/jobs/{part(job_id)}/late-results", answers={200: LateResults})
+
+
+def get_job_result(job_id: str) -> Call[ResultView]:
+    """Its result."""
+    return Call(method="GET", path=f"/api/v1/jobs/{part(job_id)}/result", answers={200: ResultView})
+
+
+def explain_job(job_id: str) -> Call[ExplanationView]:
+    """Why it is not running, and when it is expected to."""
+    return Call(method="GET", path=f"/api/v1/jobs/{part(job_id)}/explain", answers={200: ExplanationView})
+
+
+def retry_job(job_id: str, *, if_match: str | None = None, **body: Unpack[RetryAsked]) -> Call[Retried]:
+    """Run a failed, cancelled, waiting or stuck job now."""
+    return Call(
+        method="POST",
+        path=f"/api/v1/jobs/{part(job_id)}/retry",
+        headers={"If-Match": if_match},
+        body=body,
+        answers={200: Retried},
+    )
+
+
+def cancel_job(job_id: str, *, if_match: str | None = None, **body: Unpack[Reason]) -> Call[Moved]:
+    """Cancel a queued or running job."""
+    return Call(
+        method="POST",
+        path=f"/api/v1/jobs/{part(job_id)}/cancel",
+        headers={"If-Match": if_match},
+        body=body,
+        answers={200: Moved},
+    )
+
+
+def begin_operation(**body: Unpack[NewOperation]) -> Call[Counted | OperationView]:
+    """Do it to everything that matches."""
+    return Call(
+        method="POST", path="/api/v1/operations", body=body, answers={200: Counted, 202: OperationView}
+    )
+
+
+def list_operations(**query: Unpack[ListOperationsQuery]) -> Call[Operations]:
+    """Operations, newest first."""
+    return Call(method="GET", path="/api/v1/operations", query=query, answers={200: Operations})
+
+
+def get_operation(operation_id: str) -> Call[OperationView]:
+    """How an operation stands."""
+    return Call(method="GET", path=f"/api/v1/operations/{part(operation_id)}", answers={200: OperationView})
+
+
+def cancel_operation(operation_id: str) -> Call[OperationView]:
+    """Do no more of it; what is done stays done."""
+    return Call(
+        method="POST", path=f"/api/v1/operations/{part(operation_id)}/cancel", answers={200: OperationView}
+    )
+
+
+def list_dead_letters(**query: Unpack[ListDeadLettersQuery]) -> Call[DeadLetterPage]:
+    """Dead letters by filter, oldest first."""
+    return Call(method="GET", path="/api/v1/dead-letters", query=query, answers={200: DeadLetterPage})
+
+
+def list_dead_letter_groups(**query: Unpack[ListDeadLetterGroupsQuery]) -> Call[DeadLetterGroups]:
+    """Dead letters by their cause."""
+    return Call(
+        method="GET", path="/api/v1/dead-letters/groups", query=query, answers={200: DeadLetterGroups}
+    )
+
+
+def get_dead_letter(job_id: str, **query: Unpack[GetDeadLetterQuery]) -> Call[DeadLetterView]:
+    """One dead letter, by its job's id."""
+    return Call(
+        method="GET", path=f"/api/v1/dead-letters/{part(job_id)}", query=query, answers={200: DeadLetterView}
+    )
+
+
+def redrive_dead_letter(job_id: str, **body: Unpack[RedriveAsked]) -> Call[Moved]:
+    """Give it another life."""
+    return Call(
+        method="POST", path=f"/api/v1/dead-letters/{part(job_id)}/redrive", body=body, answers={200: Moved}
+    )
+
+
+def discard_dead_letter(job_id: str, **body: Unpack[DiscardAsked]) -> Call[Moved]:
+    """Strike it; its job stays failed."""
+    return Call(
+        method="POST", path=f"/api/v1/dead-letters/{part(job_id)}/discard", body=body, answers={200: Moved}
+    )
+
+
+def list_queues() -> Call[Queues]:
+    """How queues stand."""
+    return Call(method="GET", path="/api/v1/queues", answers={200: Queues})
+
+
+def list_lanes() -> Call[Lanes]:
+    """How lanes stand."""
+    return Call(method="GET", path="/api/v1/lanes", answers={200: Lanes})
+
+
+def list_holds() -> Call[Holds]:
+    """What is held now."""
+    return Call(method="GET", path="/api/v1/holds", answers={200: Holds})
+
+
+def pause_scope(**body: Unpack[PauseScope]) -> Call[Paused]:
+    """Start nothing more of it."""
+    return Call(method="POST", path="/api/v1/pause", body=body, answers={200: Paused})
+
+
+def resume_scope(**body: Unpack[ScopeAsked]) -> Call[Resumed]:
+    """End a pause."""
+    return Call(method="POST", path="/api/v1/resume", body=body, answers={200: Resumed})
+
+
+def pause_queue(name: str, **body: Unpack[PauseAsked]) -> Call[Paused]:
+    """Pause a queue."""
+    return Call(method="POST", path=f"/api/v1/queues/{part(name)}/pause", body=body, answers={200: Paused})
+
+
+def resume_queue(name: str) -> Call[Resumed]:
+    """Resume a queue."""
+    return Call(method="POST", path=f"/api/v1/queues/{part(name)}/resume", answers={200: Resumed})
+
+
+def list_breakers() -> Call[Breakers]:
+    """How dependencies stand."""
+    return Call(method="GET", path="/api/v1/breakers", answers={200: Breakers})
+
+
+def get_breaker(name: str) -> Call[OutlookView]:
+    """One dependency."""
+    return Call(method="GET", path=f"/api/v1/breakers/{part(name)}", answers={200: OutlookView})
+
+
+def open_breaker(name: str, *, if_match: str | None = None, **body: Unpack[PauseAsked]) -> Call[BreakerView]:
+    """Hold back all calls to it, for a time or its cooldown; then trials begin."""
+    return Call(
+        method="POST",
+        path=f"/api/v1/breakers/{part(name)}/open",
+        headers={"If-Match": if_match},
+        body=body,
+        answers={200: BreakerView},
+    )
+
+
+def close_breaker(name: str, *, if_match: str | None = None, **body: Unpack[Reason]) -> Call[BreakerView]:
+    """Let calls to it begin again, without trials."""
+    return Call(
+        method="POST",
+        path=f"/api/v1/breakers/{part(name)}/close",
+        headers={"If-Match": if_match},
+        body=body,
+        answers={200: BreakerView},
+    )
+
+
+def try_breaker(name: str, *, if_match: str | None = None, **body: Unpack[Reason]) -> Call[BreakerView]:
+    """Let its trials begin now."""
+    return Call(
+        method="POST",
+        path=f"/api/v1/breakers/{part(name)}/trial",
+        headers={"If-Match": if_match},
+        body=body,
+        answers={200: BreakerView},
+    )
+
+
+def list_schedules() -> Call[Schedules]:
+    """When schedules tick."""
+    return Call(method="GET", path="/api/v1/schedules", answers={200: Schedules})
+
+
+def pause_schedule(name: str, **body: Unpack[PauseAsked]) -> Call[Paused]:
+    """Enqueue nothing more by it."""
+    return Call(method="POST", path=f"/api/v1/schedules/{part(name)}/pause", body=body, answers={200: Paused})
+
+
+def resume_schedule(name: str) -> Call[Resumed]:
+    """End its pause."""
+    return Call(method="POST", path=f"/api/v1/schedules/{part(name)}/resume", answers={200: Resumed})
+
+
+def list_owners() -> Call[Owners]:
+    """The owners that the policy file names."""
+    return Call(method="GET", path="/api/v1/owners", answers={200: Owners})
+
+
+def get_owner(owner: str) -> Call[OwnerView]:
+    """What an owner may use, and has used."""
+    return Call(method="GET", path=f"/api/v1/owners/{part(owner)}", answers={200: OwnerView})
+
+
+def list_workers() -> Call[Workers]:
+    """The workers that live."""
+    return Call(method="GET", path="/api/v1/workers", answers={200: Workers})
+
+
+def get_workers_status() -> Call[WorkersStatus]:
+    """The workers, and what is paused."""
+    return Call(method="GET", path="/api/v1/admin/workers/status", answers={200: WorkersStatus})
+
+
+def list_stuck_jobs(**query: Unpack[ListStuckJobsQuery]) -> Call[StuckJobs]:
+    """Attempts that run on for too long while their worker lives."""
+    return Call(method="GET", path="/api/v1/admin/jobs/stuck", query=query, answers={200: StuckJobs})
+
+
+def search_stuck_jobs(**body: Unpack[StuckAsked]) -> Call[StuckJobs]:
+    """The same, by more than fits in a URL."""
+    return Call(method="POST", path="/api/v1/admin/jobs/stuck", body=body, answers={200: StuckJobs})
+
+
+def process_stuck_jobs(**body: Unpack[StuckAsked]) -> Call[Processed]:
+    """Take stuck jobs back from their workers."""
+    return Call(method="POST", path="/api/v1/admin/jobs/process-stuck", body=body, answers={200: Processed})
+
+
+def pause_retry_scheduler(**body: Unpack[PauseTypes]) -> Call[PausedTypes]:
+    """Hold what moves jobs by itself."""
+    return Call(
+        method="POST", path="/api/v1/admin/retry-scheduler/pause", body=body, answers={200: PausedTypes}
+    )
+
+
+def resume_retry_scheduler(**body: Unpack[ResumeTypes]) -> Call[ResumedTypes]:
+    """Let it go on."""
+    return Call(
+        method="POST", path="/api/v1/admin/retry-scheduler/resume", body=body, answers={200: ResumedTypes}
+    )
+
+
+def list_keys() -> Call[Keys]:
+    """All keys, those that ended too; oldest first."""
+    return Call(method="GET", path="/api/v1/keys", answers={200: Keys})
+
+
+def create_key(**body: Unpack[NewKey]) -> Call[NewKeyView]:
+    """Make a key."""
+    return Call(method="POST", path="/api/v1/keys", body=body, answers={201: NewKeyView})
+
+
+def revoke_key(key_id: str, **body: Unpack[RevokeAsked]) -> Call[Revoked]:
+    """End a key; other servers may believe it for some seconds more."""
+    return Call(method="POST", path=f"/api/v1/keys/{part(key_id)}/revoke", body=body, answers={200: Revoked})
+
+
+def rotate_key(key_id: str, **body: Unpack[RotateAsked]) -> Call[NewKeyView]:
+    """Make a key in the place of another, which stays good for a while."""
+    return Call(
+        method="POST", path=f"/api/v1/keys/{part(key_id)}/rotate", body=body, answers={201: NewKeyView}
+    )
+
+
+def stream_events(**query: Unpack[StreamEventsQuery]) -> StreamCall:
+    """What happens, as it happens."""
+    return StreamCall(method="GET", path="/api/v1/events/stream", query=query)
+
+
+def stream_job_events(job_id: str, **query: Unpack[StreamJobEventsQuery]) -> StreamCall:
+    """What happens to one job, as it happens."""
+    return StreamCall(method="GET", path=f"/api/v1/jobs/{part(job_id)}/events/stream", query=query)
+
+
+def list_webhooks() -> Call[WebhookPage]:
+    """Webhooks, oldest first."""
+    return Call(method="GET", path="/api/v1/webhooks", answers={200: WebhookPage})
+
+
+def create_webhook(**body: Unpack[NewWebhook]) -> Call[NewSecret]:
+    """Tell a URL of what happens."""
+    return Call(method="POST", path="/api/v1/webhooks", body=body, answers={201: NewSecret})
+
+
+def create_inbound_webhook(**body: Unpack[NewInbound]) -> Call[NewSecret]:
+    """Let others ask for retries by signed messages."""
+    return Call(method="POST", path="/api/v1/webhooks/inbound", body=body, answers={201: NewSecret})
+
+
+def get_webhook(webhook_id: str) -> Call[WebhookView]:
+    """One webhook."""
+    return Call(method="GET", path=f"/api/v1/webhooks/{part(webhook_id)}", answers={200: WebhookView})
+
+
+def remove_webhook(webhook_id: str) -> Call[None]:
+    """Send it nothing more."""
+    return Call(method="DELETE", path=f"/api/v1/webhooks/{part(webhook_id)}", answers={204: None})
+
+
+def rotate_webhook_secret(webhook_id: str, **body: Unpack[RotateSecretAsked]) -> Call[NewSecret]:
+    """A new secret; messages are signed with both for a while."""
+    return Call(
+        method="POST",
+        path=f"/api/v1/webhooks/{part(webhook_id)}/rotate-secret",
+        body=body,
+        answers={200: NewSecret},
+    )
+
+
+def retire_webhook_secret(webhook_id: str) -> Call[WebhookView]:
+    """End a rotation: only the newest secret stays valid."""
+    return Call(
+        method="POST", path=f"/api/v1/webhooks/{part(webhook_id)}/retire-secret", answers={200: WebhookView}
+    )
+
+
+def enable_webhook(webhook_id: str) -> Call[WebhookView]:
+    """Begin anew after it was disabled."""
+    return Call(method="POST", path=f"/api/v1/webhooks/{part(webhook_id)}/enable", answers={200: WebhookView})
+
+
+def disable_webhook(webhook_id: str) -> Call[WebhookView]:
+    """Send it nothing until it is enabled."""
+    return Call(
+        method="POST", path=f"/api/v1/webhooks/{part(webhook_id)}/disable", answers={200: WebhookView}
+    )
+
+
+def test_webhook(webhook_id: str) -> Call[TestSent]:
+    """Send it a message about nothing."""
+    return Call(method="POST", path=f"/api/v1/webhooks/{part(webhook_id)}/test", answers={202: TestSent})
+
+
+def replay_webhook(webhook_id: str, **body: Unpack[ReplayAsked]) -> Call[Replayed]:
+    """Tell it again of what happened."""
+    return Call(
+        method="POST", path=f"/api/v1/webhooks/{part(webhook_id)}/replay", body=body, answers={202: Replayed}
+    )
+
+
+def get_liveness() -> Call[str]:
+    """200: the process answers."""
+    return Call(method="GET", path="/livez", answers={200: str})
+
+
+def get_readiness() -> Call[str]:
+    """200: the database answers within a second and has the right schema. 503: it does not."""
+    return Call(method="GET", path="/readyz", answers={200: str, 503: str})
+
+
+def get_health() -> Call[HealthView]:
+    """Whether jobs get done: queues, duties, breakers, pauses, each with its threshold. 503 when a check fails."""
+    return Call(method="GET", path="/api/v1/health", answers={200: HealthView, 503: HealthView})
+
+
+def get_metrics() -> Call[str]:
+    """The metrics of this process and of the database, in the text format of Prometheus."""
+    return Call(method="GET", path="/metrics", answers={200: str})
+
+
+def get_openapi() -> Call[dict[str, Any]]:
+    """This document."""
+    return Call(method="GET", path="/api/v1/openapi.json", answers={200: dict[str, Any]})

@@ -1,0 +1,1 @@
+"""What is made from the API's OpenAPI document: reference, clients. `python -m tools.openapi`."""
