@@ -81,6 +81,7 @@ async def busy(app: Holdfast) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_a_client_killed_and_resumed_a_hundred_times_under_load_misses_nothing(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E61 E60
@@ -98,7 +99,7 @@ async def test_a_client_killed_and_resumed_a_hundred_times_under_load_misses_not
                     (f"{STREAM}?after={last}", {}) if kill % 2 else (STREAM, {"Last_Event_ID": str(last)})
                 )
                 async with Listener(port, path, **headers) as listener:
-                    for _ in range(chance.randint(1, 10)):
+                    for _ in range(chance.randint(1, 4)):
                         received = await listener.next()
                         assert received.id is not None
                         seen.append(received.id)
@@ -110,7 +111,7 @@ async def test_a_client_killed_and_resumed_a_hundred_times_under_load_misses_not
                 seen.append(last)
         happened = [event.id for event in await app.events(after=begin, limit=100_000) if event.id <= end]
     assert seen == happened
-    assert len(happened) > 300
+    assert len(happened) > 150
 
 
 async def test_five_hundred_clients_are_served_by_one_reader(plain: Holdfast) -> None:  # E61

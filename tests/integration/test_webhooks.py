@@ -419,13 +419,14 @@ asyncio.run(make_app(sys.argv[1]).run_worker())
 """
 
 
+@pytest.mark.slow
 async def test_workers_that_are_killed_again_and_again_leave_no_event_untold(
     app: Holdfast, db: Database
 ) -> None:  # E61 E6
     async with app, Endpoint() as endpoint:
         webhook = await app.create_webhook(endpoint.url, events=["queued"])
         total = 0
-        for life in range(3):
+        for life in range(2):
             worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, db.url)
             try:
                 for _ in range(5):

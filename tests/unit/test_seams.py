@@ -22,6 +22,7 @@ FREE = {
     "wiring.py": "the seam: it makes the clock, chance, ids and threads that everything else is given",
     "portal.py": "a loop in a thread, for callers without one",
     "logs.py": "stamps log lines as they are written",
+    "client/surroundings.py": "the client's own seam: it lives in programs that have no wiring",
     "cli/": "front door: progress bars and supervisors live in real time",
     "testing/": "test kit: its clock is the manual one",
 }
@@ -69,6 +70,10 @@ ALLOWED = {
         "worker/attempts.py",
         "call_later",
     ): "the hard timeout of an attempt: the work it cuts off runs in real seconds",
+    (
+        "http/patience.py",
+        "call_later",
+    ): "uvicorn makes the connection's object itself, and a client that drips does so in real seconds",
     (
         "stores/sqlite/bell.py",
         "call_later",

@@ -130,7 +130,7 @@ def _work(
     answered: tuple[str, int] | None = None,
 ) -> int:
     from holdfast import logs
-    from holdfast.cli.serve import answering
+    from holdfast.cli.serve import answering, run_loop
 
     logs.configure(keep=True)
     if not app.tasks:
@@ -149,7 +149,7 @@ def _work(
             )
         _leave_tasks()  # here: the loop would wait for them before it ends
 
-    asyncio.run(work())
+    (asyncio.run if answered is None else run_loop)(work())
     _leave_threads()
     return OK
 

@@ -7,6 +7,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+#: How many jobs a second an operation may be told to do: one batch ends in the lifetime of its operator, and of a datetime.
+SLOWEST, FASTEST = 0.001, 100_000
+
 
 class Doing(StrEnum):
     """What is done to each job or dead letter."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from inspect import signature
 from typing import Any, NamedTuple
 
 from holdfast.domain.job import DeadLetterFilter, JobFilter, JobId, JobRow
 from holdfast.domain.moves import State
-from holdfast.domain.operation import Doing, Operation, Progress
+from holdfast.domain.operation import FASTEST, SLOWEST, Doing, Operation, Progress
 from holdfast.engine.engine import Engine
 from holdfast.engine.filters import dead_letter_filter, job_filter, plain
 from holdfast.engine.log import Log
@@ -25,7 +25,6 @@ _POSSIBLE = {
     Doing.RETRY: {State.FAILED, State.CANCELLED, State.QUEUED, State.PROCESSING},
     Doing.CANCEL: {State.QUEUED, State.PROCESSING},
 }
-_FASTEST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +53,8 @@ def _operation(engine: Engine, plan: Plan) -> Operation:
     if plan.doing not in tuple(Doing):
         raise UsageError(f"{plan.doing!r} is no operation; it is one of {', '.join(Doing)}")
     doing, where = Doing(plan.doing), plain(plan.where)
-    if plan.rate is not None and not (math.isfinite(plan.rate) and 0 < plan.rate <= _FASTEST):
-        raise UsageError(
-            f"rate is {plan.rate}; it is how many a second, more than 0 and at most {_FASTEST:,}"
-        )
+    if plan.rate is not None and not SLOWEST <= plan.rate <= FASTEST:
+        raise UsageError(f"rate is {plan.rate}; it is how many a second, from {SLOWEST} to {FASTEST:,}")
     if plan.to_queue is not None and doing is not Doing.REDRIVE:
         raise UsageError("to_queue is for redrive; what is retried stays in its queue")
     if doing is Doing.DISCARD and not plan.because:
@@ -89,12 +86,12 @@ def _operation(engine: Engine, plan: Plan) -> Operation:
 
 
 def _filter(doing: Doing, where: dict[str, Any]) -> JobFilter | DeadLetterFilter:
-    try:
-        return job_filter(**where) if doing in _MEANT else dead_letter_filter(**where)
-    except UsageError:
-        raise
-    except TypeError as error:
-        raise UsageError(f"{doing} cannot be done by this filter: {str(error).partition(') ')[2]}") from None
+    make = job_filter if doing in _MEANT else dead_letter_filter
+    known = list(signature(make).parameters)
+    for name in where:
+        if name not in known:
+            raise UsageError(f"{doing} cannot be done by {name[:60]!r}; it takes: {', '.join(known)}")
+    return make(**where)
 
 
 async def _count(engine: Engine, operation: Operation) -> int:

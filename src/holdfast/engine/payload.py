@@ -19,6 +19,8 @@ from holdfast.errors import PayloadError, UsageError
 _TOGETHER = 1000
 #: What is surely neither a mapping nor a tuple.
 _LONE = frozenset({int, str, float, bool, bytes, list, type(None)})
+#: So many lists and objects may be inside of each other.
+DEEPEST = 100
 _ENCODER_LIMIT_HINT = "store large data elsewhere and pass a reference"
 
 
@@ -48,6 +50,8 @@ def encode(value: Any, *, what: str) -> str:
         text = encoder.encode(value).decode()
         if "null" in text and _has_not_a_number(msgspec.to_builtins(value, enc_hook=_encode_foreign)):
             raise ValueError("it holds NaN or Infinity, which JSON does not have")
+        if _may_be_deep(text) and is_deep(decode_any(text)):
+            raise ValueError(f"it is nested more than {DEEPEST} deep")
     except (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError, UnicodeError) as error:
         raise PayloadError(f"{what} cannot be stored as JSON: {error}") from error
     return text
@@ -63,6 +67,22 @@ def _has_not_a_number(value: Any) -> bool:
         case list() | tuple():
             return any(map(_has_not_a_number, value))
     return False
+
+
+def _may_be_deep(text: str) -> bool:
+    return len(text) > 2 * DEEPEST and text.count("[") + text.count("{") > DEEPEST
+
+
+def is_deep(value: Any) -> bool:
+    """Whether decoded JSON is nested deeper than what can be read again by everybody: many readers call themselves for
+    each level, and one row that none of them can read would spoil every list that it is in."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [one for one in level if type(one) is list or type(one) is dict]
+        if not level:
+            return False
+        level = [inner for one in level for inner in (one.values() if type(one) is dict else one)]
+    return True
 
 
 def size(text: str) -> int:
@@ -189,7 +209,9 @@ class Signature:
             return [self.dump(arguments, limit) for arguments in calls]
         # `dump` says in our words what is wrong with it, and knows a null that was NaN from one that was None.
         return [
-            self.dump(arguments, limit) if "null" in text or size(text) > limit else text
+            self.dump(arguments, limit)
+            if "null" in text or size(text) > limit or _may_be_deep(text)
+            else text
             for arguments, text in zip(calls, texts, strict=True)
         ]
 

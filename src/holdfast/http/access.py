@@ -74,20 +74,25 @@ class Caller:
 
     def must_reach(self, owner: str | None) -> None:
         if not self.reaches(owner):
-            raise Problem("FORBIDDEN", "this belongs to another owner")
+            raise self._forbidden("this belongs to another owner")
 
     def own(self, owner: str | None) -> str | None:
         """The owner that a request is about: the caller itself where it is one, else whom it names."""
         if not self.is_owner:
             return owner
         if owner is not None and owner != self.owner:
-            raise Problem("FORBIDDEN", "a key of an owner is for its own jobs; leave out `owner`")
+            raise self._forbidden("a key of an owner is for its own jobs; leave out `owner`")
         return self.owner
 
     def may(self, action: Action) -> None:
         if self.role not in action.allowed_to:
             allowed = ", ".join(sorted(action.allowed_to))
-            raise Problem("FORBIDDEN", f"a key of the role {self.role} may not do this; it takes: {allowed}")
+            raise self._forbidden(f"a key of the role {self.role} may not do this; it takes: {allowed}")
+
+    def _forbidden(self, detail: str) -> Problem:
+        """On record: who tries doors that are closed to them is of interest."""
+        log.warning("http.forbidden", caller=self.name, role=str(self.role), reason=detail)
+        return Problem("FORBIDDEN", detail)
 
 
 #: Who comes in without a key.

@@ -16,10 +16,10 @@ from holdfast.domain.lanes import ScopeKind
 from holdfast.engine.engine import BATCH, Engine
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
+from holdfast.http.kinds import Asked, Note, Number, Span, Told, Word
 from holdfast.http.pages import LimitQuery, capped
 from holdfast.http.problems import Problem
 from holdfast.http.routing import caller_of, does, router
-from holdfast.http.shapes import Asked, Note, Span, Told, Word
 from holdfast.http.workers import WorkerView, worker_view
 
 
@@ -79,7 +79,7 @@ class StuckAsked(Asked):
         default=None, description="Instead of what each task says.", examples=["30m"]
     )
     tasks: list[Word] = Field(default_factory=list, max_length=50, description="Only these. Default: all.")
-    limit: Annotated[int, Field(ge=1, le=BATCH)] = 100
+    limit: Annotated[int, Field(ge=1, le=BATCH), Number] = 100
 
 
 class Processed(Told):

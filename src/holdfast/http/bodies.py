@@ -80,7 +80,12 @@ class Bodies:
             elif name == b"transfer-encoding":
                 chunked = True
                 if value.strip().lower() != b"chunked":  # not every server that runs us refuses it
-                    raise Problem("BAD_REQUEST", "Transfer-Encoding is something else than chunked")
+                    # Closed, because nobody knows where this body ends: what follows may be a part of it.
+                    raise Problem(
+                        "BAD_REQUEST",
+                        "Transfer-Encoding is something else than chunked",
+                        headers={"Connection": "close"},
+                    )
             elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
                 raise Problem(
                     "UNSUPPORTED_MEDIA_TYPE", "bodies are taken as they are; send it without Content-Encoding"

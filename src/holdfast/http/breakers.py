@@ -16,10 +16,11 @@ from holdfast.errors import UsageError
 from holdfast.http.answers import answer, must_match
 from holdfast.http.door import Door
 from holdfast.http.jobs import IF_MATCH
+from holdfast.http.kinds import Told
 from holdfast.http.lanes import NamePath, PauseAsked
 from holdfast.http.problems import Problem
 from holdfast.http.routing import caller_of, does, router
-from holdfast.http.shapes import Reason, Told
+from holdfast.http.shapes import Reason
 
 
 class BreakerView(Told):

@@ -148,11 +148,22 @@ def _tell_errors(site: FastAPI, bodies: Bodies) -> None:
 def _invalid(error: RequestValidationError) -> Problem:
     """What is wrong where; never what was sent."""
     found = [
-        {"pointer": "/".join(["#", *map(str, one["loc"])])[:200], "detail": str(one["msg"])[:300]}
+        {"pointer": _pointer(one["loc"]), "detail": _line(one["msg"])[:300]}
         for one in error.errors()[:_MOST_ERRORS]
     ]
     first = found[0] if found else {"pointer": "#", "detail": "it is not as it must be"}
     return Problem("INVALID", f"{first['pointer'][2:] or 'the body'}: {first['detail']}", errors=found)
+
+
+def _pointer(place: tuple[str | int, ...]) -> str:
+    """A JSON pointer. Where a value may be of several kinds, the checker's own names of them are no part of its place."""
+    steps = [_line(step) for step in place if not str(step).startswith(("function-", "constrained-"))]
+    return "/".join(["#", *(step.replace("~", "~0").replace("/", "~1") for step in steps)])[:200]
+
+
+def _line(text: object) -> str:
+    """Of names that the caller has chosen, nothing that breaks a line or hides it."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(text))
 
 
 def _by_status(site: FastAPI, request: Request, error: HTTPException) -> Problem:
@@ -166,10 +177,12 @@ def _by_status(site: FastAPI, request: Request, error: HTTPException) -> Problem
 
 
 def _methods(routes: list[BaseRoute], request: Request) -> set[str]:
-    """Of all routes of this path: the router itself tells of one only."""
-    return {
-        method
+    """Of all routes of this path: the router itself tells of one only. `/jobs/batch` is no job's, though it fits."""
+    fitting = [
+        route
         for route in routes
         if isinstance(route, Route) and route.matches(dict(request.scope))[0] is not Match.NONE
-        for method in route.methods or ()
-    }
+    ]
+    fewest = min((len(route.param_convertors) for route in fitting), default=0)
+    closest = [route.methods or () for route in fitting if len(route.param_convertors) == fewest]
+    return {method for methods in closest for method in methods}

@@ -11,13 +11,13 @@ from pydantic import Field
 
 from holdfast.domain.access import Action
 from holdfast.domain.moves import State
-from holdfast.domain.operation import Doing, Operation, Progress
+from holdfast.domain.operation import FASTEST, SLOWEST, Doing, Operation, Progress
 from holdfast.http.access import Caller
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
+from holdfast.http.kinds import Asked, Moment, Note, Number, Told, Word
 from holdfast.http.pages import MOST, LimitQuery, capped
 from holdfast.http.routing import PREFIX, caller_of, does, router
-from holdfast.http.shapes import Asked, Moment, Note, Told, Word
 
 Some = Annotated[list[Word], Field(min_length=1, max_length=500)]
 OperationIdPath = Annotated[str, Path(description="The operation's id.", max_length=100)]
@@ -45,12 +45,12 @@ class Where(Asked):
 class NewOperation(Asked):
     doing: Doing = Field(examples=["redrive"])
     where: Where = Field(examples=[{"task": ["convert"], "reason": ["NETWORK"]}])
-    rate: Annotated[float, Field(gt=0, le=100_000)] | None = Field(
+    rate: Annotated[float, Field(ge=SLOWEST, le=FASTEST), Number] | None = Field(
         default=None, description="At most so many a second."
     )
     to_queue: Word | None = Field(default=None, description="Of redrive: another queue than their own.")
     reason: Note = ""
-    dry_run: bool = Field(default=False, description="Only count what matches.")
+    dry_run: bool = Field(default=False, strict=True, description="Only count what matches.")
 
 
 class OperationView(Told):

@@ -10,7 +10,7 @@ from holdfast.domain.access import Action
 from holdfast.domain.job import DeadLetter, DeadLetterFilter, JobId
 from holdfast.domain.moves import State
 from holdfast.errors import Conflict
-from holdfast.http import shapes
+from holdfast.http import kinds, shapes
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
 from holdfast.http.jobs import Include, JobIdPath, One, Some, reached
@@ -19,7 +19,7 @@ from holdfast.http.problems import Problem
 from holdfast.http.routing import caller_of, does, router
 from holdfast.http.views import dead_letter_view, group_view
 
-Moment = Annotated[shapes.Moment | None, Query()]
+Moment = Annotated[kinds.Moment | None, Query()]
 
 
 def routes(door: Door) -> APIRouter:

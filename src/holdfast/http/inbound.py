@@ -10,9 +10,9 @@ from pydantic import Field
 from holdfast.errors import BadSignature
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
+from holdfast.http.kinds import Told
 from holdfast.http.problems import Problem
 from holdfast.http.routing import does, router
-from holdfast.http.shapes import Told
 from holdfast.http.webhooks import WebhookId
 from holdfast.webhooks.receiving import NotYours
 

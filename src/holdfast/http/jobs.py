@@ -11,7 +11,7 @@ from holdfast.domain.access import Action
 from holdfast.domain.job import JobFilter, JobRow
 from holdfast.domain.moves import State
 from holdfast.errors import UnknownJob
-from holdfast.http import shapes
+from holdfast.http import kinds, shapes
 from holdfast.http.answers import answer, is_known, must_match, tag_of
 from holdfast.http.door import Door
 from holdfast.http.pages import CursorQuery, LimitQuery, capped
@@ -24,8 +24,8 @@ _UUID = re.compile("-".join(f"[0-9a-f]{{{digits}}}" for digits in (8, 4, 4, 4, 1
 JobIdPath = Annotated[
     str, Path(description="The job's id.", examples=["019a8f6e-2a53-7cc1-9d0e-5f1c7a0b3d42"])
 ]
-Some = Annotated[list[shapes.Word], Query(max_length=50)]
-One = Annotated[shapes.Word | None, Query()]
+Some = Annotated[list[kinds.Word], Query(max_length=50)]
+One = Annotated[kinds.Word | None, Query()]
 Include = Annotated[
     Literal["args"] | None, Query(description="`args`: with its arguments, those of secret names hidden.")
 ]
@@ -35,8 +35,9 @@ IF_MATCH = {
             "name": "If-Match",
             "in": "header",
             "required": False,
-            "description": "The `ETag` that the job was read with: refused with 412 when it has changed.",
-            "schema": {"type": "string", "maxLength": 200, "pattern": '^(\\*|"[0-9-]+")$'},
+            "description": "The `ETag` that it was read with: refused with 412 when it has changed. It is compared just before the"
+            " change is made; what the change itself needs, the state it is in, is checked in the same transaction (409).",
+            "schema": {"type": "string"},
         }
     ]
 }
@@ -69,8 +70,8 @@ def routes(door: Door) -> APIRouter:
         tag: One = None,
         key: One = None,
         error_code: One = None,
-        created_after: Annotated[shapes.Moment | None, Query()] = None,
-        created_before: Annotated[shapes.Moment | None, Query()] = None,
+        created_after: Annotated[kinds.Moment | None, Query()] = None,
+        created_before: Annotated[kinds.Moment | None, Query()] = None,
         cursor: CursorQuery = None,
         limit: LimitQuery = 50,
     ) -> Response:

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field
 from holdfast.domain.access import AccessKey, Action, Role
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
+from holdfast.http.kinds import Asked, Span, Told, Word, printable
 from holdfast.http.routing import does, router
-from holdfast.http.shapes import Asked, Span, Told, Word, printable
 
 KeyIdPath = Annotated[str, Path(description="The key's id, not its secret.", max_length=100)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(printable)]

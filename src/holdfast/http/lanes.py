@@ -16,9 +16,9 @@ from holdfast.errors import UsageError
 from holdfast.http.access import Caller
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
+from holdfast.http.kinds import Asked, Note, Span, Told, Word
 from holdfast.http.problems import Problem
 from holdfast.http.routing import caller_of, does, router
-from holdfast.http.shapes import Asked, Note, Span, Told, Word
 from holdfast.http.views import held_view
 
 

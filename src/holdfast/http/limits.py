@@ -16,6 +16,8 @@ from holdfast.http.problems import Problem
 #: The share of a rate that a server takes from the store at a time.
 _BLOCKS = 20
 _MOST_REMEMBERED = 10_000
+#: Refusals that are told at once, and how long the others wait.
+_AT_ONCE, _LATER_SECONDS = 200, 0.08
 _POLICY = "owner"
 
 
@@ -24,6 +26,7 @@ class _Bucket:
     left: int = 0
     stale_at: float = 0.0  #: what is left is given up then: it was of a time that is over
     shut_until: float = 0.0
+    refused: int = 0  #: since it was shut
     leasing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -39,6 +42,7 @@ class Rates:
         """Count one request of *scope*; the headers that tell how it stands. A problem when it is one too many."""
         bucket = self._bucket(scope)
         if not self._has_some(bucket):
+            await self._slow_down(bucket)
             async with bucket.leasing:  # who comes meanwhile waits for the same block
                 if not self._has_some(bucket):
                     await self._lease(scope, bucket)
@@ -60,6 +64,13 @@ class Rates:
     def _has_some(self, bucket: _Bucket) -> bool:
         return bucket.left > 0 and self._clock.monotonic() < bucket.stale_at
 
+    async def _slow_down(self, bucket: _Bucket) -> None:
+        """Whoever does not heed refusals gets them later: each costs this process time that others wait for."""
+        if self._clock.monotonic() < bucket.shut_until:
+            bucket.refused += 1
+            if bucket.refused > _AT_ONCE:
+                await self._clock.sleep(_LATER_SECONDS)
+
     async def _lease(self, scope: str, bucket: _Bucket) -> None:
         now = self._clock.monotonic()
         if now < bucket.shut_until:
@@ -69,7 +80,7 @@ class Rates:
         now = self._clock.monotonic()
         if refusal is not None:
             wait = refusal.resets_in.total_seconds()
-            bucket.shut_until = now + wait
+            bucket.shut_until, bucket.refused = now + wait, 0
             raise self._refused(wait)
         bucket.left, bucket.stale_at = self._block, now + self._window
 

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from holdfast.domain.access import Action
+from holdfast.http.links import add_links
 from holdfast.http.problems import CODES, MEDIA_TYPE
 from holdfast.http.routing import ACTION, OPEN, PROBLEMS
 
@@ -49,6 +50,7 @@ def _complete(made: dict[str, Any]) -> dict[str, Any]:
     for methods in made["paths"].values():
         for operation in methods.values():
             _add_problems(operation)
+            add_links(operation)
     return made
 
 

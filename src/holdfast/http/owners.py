@@ -11,9 +11,9 @@ from holdfast.domain.access import Action
 from holdfast.engine.admission import MILLI
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
+from holdfast.http.kinds import Told
 from holdfast.http.problems import Problem
 from holdfast.http.routing import caller_of, does, router
-from holdfast.http.shapes import Told
 
 
 class Used(Told):

@@ -13,9 +13,9 @@ from holdfast.domain.schedule import Cron, Schedule, describe
 from holdfast.engine.lanestore import Tick
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
+from holdfast.http.kinds import Told
 from holdfast.http.lanes import HeldView, NamePath, PauseAsked, Paused, Resumed, pause, resume
 from holdfast.http.routing import caller_of, does, router
-from holdfast.http.shapes import Told
 from holdfast.http.views import held_view
 
 

@@ -3,62 +3,15 @@ compares them with what is really sent."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from holdfast.domain.duration import duration
-from holdfast.errors import UsageError
+from holdfast.http.kinds import Asked, Moment, Note, Number, Span, Told, Word, printable
 
-_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+MOST_JOBS = 10_000
 _ID = "019a8f6e-2a53-7cc1-9d0e-5f1c7a0b3d42"
-_AT = "2026-11-16T09:00:00Z"
-
-
-def _span(text: str) -> str:
-    try:
-        duration(text)
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
-def _in_range(moment: datetime) -> datetime:
-    if not _EARLIEST <= moment < _LATEST:
-        raise ValueError("a moment is of the years 1970 to 2199")
-    return moment
-
-
-def printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("a text of printable characters")
-    return text
-
-
-Span = Annotated[
-    str,
-    Field(max_length=60, description='A duration: "30s", "1h30m", "2d".', examples=["30s"]),
-    AfterValidator(_span),
-]
-Moment = Annotated[AwareDatetime, AfterValidator(_in_range), Field(examples=[_AT])]
-Word = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(printable)]
-Note = Annotated[
-    str, Field(max_length=500, description="Why; on record with what was done."), AfterValidator(printable)
-]
-Whole = Annotated[int, Field(ge=0)]
-
-
-class Asked(BaseModel):
-    """A request's body: what it does not know it refuses."""
-
-    model_config = ConfigDict(extra="forbid", strict=False)
-
-
-class Told(BaseModel):
-    """An answer's body."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
@@ -74,7 +27,7 @@ class NewJob(Asked):
     owner: Word | None = Field(
         default=None, description="Whose job it is. A key of an owner may leave it out."
     )
-    priority: Annotated[int, Field(ge=-1000, le=1000, strict=True)] | Word = Field(
+    priority: Annotated[int, Field(ge=-1000, le=1000), Number] | Word = Field(
         default=0, description="A number, or the name of a level: low, normal, high.", examples=["high"]
     )
     queue: Word | None = Field(default=None, description="Instead of the task's own.")
@@ -89,7 +42,7 @@ class NewJob(Asked):
     dedupe_for: Span | None = Field(default=None, description="How long a complete twin does.")
     key: Word | None = Field(default=None, description="Jobs of one key run one at a time.")
     tags: list[Word] = Field(default_factory=list, max_length=50)
-    max_attempts: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = Field(None)
+    max_attempts: Annotated[int, Field(ge=1, le=1000), Number] | None = Field(None)
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -104,10 +57,17 @@ class NewJob(Asked):
     )
 
 
+def _not_too_many(jobs: object) -> object:
+    """Before any of them is looked at."""
+    if isinstance(jobs, list) and len(jobs) > MOST_JOBS:
+        raise ValueError(f"at most {MOST_JOBS:,} jobs at once; send them in pieces")
+    return jobs
+
+
 class NewJobs(Asked):
     """Many calls: all are stored, or none."""
 
-    jobs: list[NewJob] = Field(min_length=1, max_length=10_000)
+    jobs: Annotated[list[NewJob], Field(min_length=1, max_length=MOST_JOBS), BeforeValidator(_not_too_many)]
 
 
 class EnqueuedView(Told):

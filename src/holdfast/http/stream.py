@@ -19,7 +19,7 @@ from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
 from holdfast.engine.log import Log
 from holdfast.errors import StoreError
-from holdfast.http import shapes
+from holdfast.http import kinds
 from holdfast.http.door import Door
 from holdfast.http.feed import Feed, Told
 from holdfast.http.jobs import JobIdPath, reached
@@ -72,7 +72,7 @@ def routes(door: Door) -> APIRouter:
     async def stream_events(
         request: Request,
         kind: KINDS = [],  # noqa: B006 - FastAPI copies it
-        owner: Annotated[shapes.Word | None, Query()] = None,
+        owner: Annotated[kinds.Word | None, Query()] = None,
         after: After = None,
         last_event_id: LastEventId = None,
     ) -> Response:

@@ -12,8 +12,8 @@ from holdfast.domain.access import Action
 from holdfast.domain.webhook import Webhook
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
+from holdfast.http.kinds import Asked, Note, Told, Word
 from holdfast.http.routing import caller_of, does, router
-from holdfast.http.shapes import Asked, Note, Told, Word
 from holdfast.logs import redact_text
 
 _ID = "wh_019a8f6e2a537cc19d0e5f1c7a0b3d42"
@@ -65,6 +65,7 @@ class NewInbound(Asked):
 class RotateSecretAsked(Asked):
     keep_old: bool = Field(
         default=True,
+        strict=True,
         description="The old secret stays valid until the next rotation, or until it is retired.",
     )
 

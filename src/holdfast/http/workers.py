@@ -13,8 +13,8 @@ from holdfast.domain.access import Action
 from holdfast.domain.job import WorkerRow
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
+from holdfast.http.kinds import Told
 from holdfast.http.routing import does, router
-from holdfast.http.shapes import Told
 
 
 class WorkerView(Told):

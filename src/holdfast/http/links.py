@@ -1,0 +1,59 @@
+"""What follows from what: of each answer, the requests that its parts make possible. OpenAPI calls them links; clients and
+explorers can walk them, and so do our tests. A list that may be empty leads to nothing for certain, but to its next page."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Link(NamedTuple):
+    status: str
+    found: str  #: where in the answer the value is, as a JSON pointer
+    parameter: str  #: of the requests it leads to
+    leads_to: tuple[str, ...]
+
+
+_OF_JOB = (
+    "get_job",
+    "get_job_events",
+    "get_job_attempts",
+    "get_job_late_results",
+    "get_job_result",
+    "explain_job",
+    "cancel_job",
+    "retry_job",
+)
+_OF_OPERATION = ("get_operation", "cancel_operation")
+_OF_KEY = ("rotate_key", "revoke_key")
+_OF_INBOUND = (
+    "get_webhook",
+    "rotate_webhook_secret",
+    "retire_webhook_secret",
+    "disable_webhook",
+    "enable_webhook",
+    "remove_webhook",
+)
+_OF_WEBHOOK = (*_OF_INBOUND, "test_webhook", "replay_webhook")
+
+LINKS: dict[str, tuple[Link, ...]] = {
+    "enqueue_job": (Link("201", "/id", "job_id", _OF_JOB), Link("200", "/id", "job_id", ("get_job",))),
+    "enqueue_jobs": (Link("201", "/jobs/0/id", "job_id", _OF_JOB),),
+    "list_jobs": (Link("200", "/next", "cursor", ("list_jobs",)),),
+    "retry_job": (Link("200", "/id", "job_id", ("get_job", "cancel_job")),),
+    "cancel_job": (Link("200", "/id", "job_id", ("get_job", "retry_job")),),
+    "list_dead_letters": (Link("200", "/next", "cursor", ("list_dead_letters",)),),
+    "redrive_dead_letter": (Link("200", "/id", "job_id", ("get_job",)),),
+    "begin_operation": (Link("202", "/id", "operation_id", _OF_OPERATION),),
+    "create_key": (Link("201", "/id", "key_id", _OF_KEY),),
+    "create_webhook": (Link("201", "/id", "webhook_id", _OF_WEBHOOK),),
+    "create_inbound_webhook": (Link("201", "/id", "webhook_id", _OF_INBOUND),),
+}
+
+
+def add_links(operation: dict[str, Any]) -> None:
+    """To the answers of an *operation* of the document."""
+    for link in LINKS.get(operation["operationId"], ()):
+        kept = operation["responses"][link.status].setdefault("links", {})
+        for target in link.leads_to:
+            where = f"$response.body#{link.found}"
+            kept[target] = {"operationId": target, "parameters": {link.parameter: where}}

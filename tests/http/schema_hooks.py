@@ -1,0 +1,63 @@
+"""What schemathesis is told about us, when it runs in a process of its own: why a proper request may be refused all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import schemathesis
+
+#: What a document cannot say: whether a task, a version, a page is there.
+_BEYOND_THE_DOCUMENT = {
+    "BAD_CURSOR",
+    "CONFLICT",
+    "EXPIRED",
+    "IDEMPOTENCY_KEY_REUSED",
+    "JOB_FAILED",
+    "NOT_FOUND",
+    "NOT_READY",
+    "PRECONDITION_FAILED",
+    "TOO_LARGE",
+    "UNAUTHENTICATED",
+    "UNKNOWN_TASK",
+}
+
+
+@schemathesis.hook
+def map_body(ctx: Any, body: Any) -> Any:
+    """A task that there is: else next to nothing would be enqueued, and no walk come far."""
+    for job in body.get("jobs", [body]) if isinstance(body, dict) else []:
+        if isinstance(job, dict) and _is_word(job.get("task")) and isinstance(job.get("args", {}), dict):
+            job |= {"task": "convert", "args": {"pdf": str(job.get("args", {}))[:20]}}
+    return body
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= 500
+
+
+@schemathesis.check
+def a_proper_request_is_refused_for_its_meaning_alone(ctx: Any, response: Any, case: Any) -> None:
+    """In the place of `positive_data_acceptance`, which knows statuses only."""
+    if case.meta is None or not case.meta.generation.mode.is_positive or response.status_code < 400:
+        return
+    told = response.json()
+    code, errors = told.get("code"), told.get("errors", [])
+    if code in _BEYOND_THE_DOCUMENT or (response.status_code == 503 and "checks" in told):
+        return
+    # Of what it is made of, only that which the words of a schema cannot tell: durations, moments, printable texts.
+    for_its_meaning = not errors or any(error["detail"].startswith("Value error") for error in errors)
+    said = f"refused as {code}: {told.get('detail')}"
+    assert code == "INVALID", said
+    assert for_its_meaning, said
+
+
+@schemathesis.check
+def a_refusal_is_a_problem_of_ours(ctx: Any, response: Any, case: Any) -> None:
+    if response.status_code >= 400 and not (response.status_code == 503 and "checks" in response.json()):
+        told = response.json()
+        assert told["status"] == response.status_code
+        assert told["code"]
+        assert told["detail"]
+        assert "\n" not in told["detail"]
+        assert response.headers["content-type"] == ["application/problem+json"]
+    assert response.headers["cache-control"] == ["no-store"]
