@@ -40,10 +40,9 @@ bench: setup ## Measure speed; figures go to the terminal
 	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-demo: ## A one-minute tour in the terminal: outage, retries, breaker, dead letter
-	@test -e examples/demo.py || { echo "demo: examples/demo.py is not there yet" >&2; exit 1; }
+demo: ## A one-minute tour in the terminal: a killed worker, an outage, the breaker, a dead letter
 	@tools/bootstrap run
-	@$(BIN)/python -m examples.demo
+	@exec $(BIN)/python -m systems.converter.tour
 
 lock: ## Write the lock files again (LOCK_ARGS=--upgrade for newer versions)
 	@tools/bootstrap lock

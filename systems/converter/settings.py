@@ -27,6 +27,7 @@ class Settings:
     retry_jitter_max_ms: int = 5_000
     worker_lease_ttl_sec: int = 90
     worker_concurrency: int = 10
+    worker_max_crashes: int = 3  #: so many workers in a row may be lost with a job before it is given up
     gateway_timeout_ms: int = 60_000
     circuit_window: str = "20"  #: so many calls, or a time such as "120s"
     circuit_fail_threshold: float = 0.5
@@ -107,6 +108,7 @@ _READERS: dict[str, Reader] = {
     "retry_jitter_max_ms": _whole(0, 3_600_000),
     "worker_lease_ttl_sec": _whole(2, 3_600),
     "worker_concurrency": _whole(1, 1_000),
+    "worker_max_crashes": _whole(1, 1_000),
     "gateway_timeout_ms": _whole(1, 3_600_000),
     "circuit_window": _window,
     "circuit_fail_threshold": _share,

@@ -88,6 +88,7 @@ def build(settings: Settings, **options: Any) -> Converter:
         retry=retry_policy(settings),
         timeout=gateway_time + _DISK_TIME,
         depends_on=GATEWAY,
+        max_crashes=settings.worker_max_crashes,
         rules=[rule],
     )
     async def convert(

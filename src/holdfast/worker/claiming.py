@@ -79,12 +79,12 @@ class Claiming:
         refreshed_at = -math.inf
         while not self._stopping.is_set():
             self._bell.clear()
-            if self._tenure.session is None:
-                await self._begin_again()
-                continue
             if self._engine.clock.monotonic() > refreshed_at + REFRESH_EVERY:
                 await self._refresh_lanes()
                 refreshed_at = self._engine.clock.monotonic()
+            if self._tenure.session is None:  # looked at last: it may end while the lanes are asked for
+                await self._begin_again()
+                continue
             caught = await self._claim_half(attempts, self._tenure.session)
             if caught in (Catch.EMPTY, Catch.SHORT) and await self._reclaim():
                 continue  # there is something again

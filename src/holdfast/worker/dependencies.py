@@ -103,17 +103,18 @@ class Dependencies:
 
     # -- before a claim ---------------------------------------------------------------------------------------------
     def room(self, dependency: Dependency) -> int:
-        """How many calls may begin. Of an open breaker that fails fast: any number, for they will not be made."""
+        """How many calls may begin. Of an open breaker that fails fast: any number, for they will not be made; but none
+        while it is half open and a trial is free, or the job that could be the trial would fail instead."""
         guard = self._guard(dependency)
         if guard.shared.state is not BreakerState.CLOSED and not self._holds(guard):
-            return 10_000
+            half_open = guard.shared.state is BreakerState.HALF_OPEN
+            return 0 if half_open and guard.shared.free_trials(self._store_now(dependency)) else 10_000
         return guard.room(self._engine.clock.monotonic())
 
     def wants_trial(self, dependency: Dependency) -> bool:
         guard, now = self._guard(dependency), self._engine.clock.monotonic()
         return (
             guard.shared.state is BreakerState.HALF_OPEN
-            and self._holds(guard)
             and now >= self._no_trial_before.get(dependency, 0.0)
             and guard.shared.free_trials(self._store_now(dependency)) > 0
         )

@@ -52,7 +52,7 @@ class Watch:
 
     def _give_back_unknown(self, held: set[Lease]) -> None:
         unknown = held - self._under_way.running.keys() - self._settler.leases
-        for lease in unknown & self._suspects:  # seen twice: no claim can be that long on its way
+        for lease in sorted(unknown & self._suspects):  # seen twice: no claim can be that long on its way
             log.warning("claim.answer_lost", job_id=lease.job_id, epoch=lease.epoch)
             self._settler.put(Settlement(lease, Release(why="the answer to the claim was lost")))
         self._in_doubt = bool(unknown)

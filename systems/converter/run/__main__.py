@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
-from systems.converter.run.children import Child, NotStarted
+from systems.converter.run.children import ROOT, Child, NotStarted
 from systems.converter.run.postgres import NoServer, PrivatePostgres
 
 #: From being told to stop until everything has ended, or is killed.
@@ -104,10 +105,10 @@ def _environment(data: Path, url: str, gateway_port: int) -> dict[str, str]:
 
 
 def _migrate(environment: Mapping[str, str]) -> None:
-    migration = _child("migration", environment, "holdfast", "migrate", "systems.converter.app:app")
-    migration.start()
-    if not migration.end(time.monotonic() + 60):
-        raise NotStarted(migration.name)
+    command = [sys.executable, "-m", "holdfast", "migrate", "systems.converter.app:app"]
+    done = subprocess.run(command, cwd=ROOT, env=dict(environment), stdout=subprocess.DEVNULL)
+    if done.returncode:
+        raise NotStarted("migration")
 
 
 def _stop(children: list[Child]) -> None:

@@ -9,7 +9,7 @@
 | `GET /api/jobs/{id}/download` | the XML |
 | `POST /api/jobs/{id}/retry` | the job, queued again |
 | `GET /healthz` | 200 when the store answers |
-| `/api/v1/…` | Holdfast's own API, for those who run the converter; needs a key |
+| `/holdfast/api/v1/…` | Holdfast's own API, for those who run the converter; needs a key |
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def make_site(converter: Converter) -> FastAPI:
     site.add_api_route("/api/jobs/{job_id}/retry", routes.retry, methods=["POST"])
     site.add_api_route("/healthz", routes.healthz, methods=["GET"])
     site.router.routes.extend(page_routes(routes.callers))
-    site.mount("/", api(app))
+    site.mount("/holdfast", api(app))
     _tell_errors(site)
     site.add_middleware(Headers)
     return site
@@ -75,7 +75,7 @@ def make_site(converter: Converter) -> FastAPI:
 class _Routes:
     def __init__(self, converter: Converter, callers: Callers) -> None:
         self._converter, self._app, self.callers = converter, converter.app, callers
-        self._uploading, self._busy = Uploading(converter), Busy(converter.app)
+        self._uploading, self._busy = Uploading(converter), Busy(converter)
 
     async def upload(self, request: Request) -> Response:
         caller = await self.callers.of(request)

@@ -86,7 +86,7 @@ class Uploading:
             taken += len(chunk)
             form.feed(chunk)
             if form.file_name is not None:
-                upload.name = shown_name(form.file_name)
+                _note(form, upload)
                 if declared > MAX_BYTES + ENVELOPE:  # by its own words; it is not read any further
                     upload.size = declared
                     raise Refused(Code.TOO_LARGE, headers=_CLOSE)
@@ -111,7 +111,7 @@ class Uploading:
         upload.size += len(form.pending)
         await anyio.to_thread.run_sync(keep, bytes(form.pending))
         upload.sha256 = digest.hexdigest()
-        upload.mapping = shown(form.fields.get("mapping", "text"))[:100]
+        _note(form, upload)
 
     async def _chunks(self, request: Request) -> AsyncIterator[bytes]:
         stream = request.stream()
@@ -165,6 +165,12 @@ class Uploading:
         except HoldfastError as error:
             log.warning("refusal.not_recorded", reason=str(error))
         return refused
+
+
+def _note(form: Form, upload: Upload) -> None:
+    """What the sender says of it, as far as it has come: the mapping may stand behind the file."""
+    upload.name = shown_name(form.file_name)
+    upload.mapping = shown(form.fields.get("mapping", "text"))[:100]
 
 
 def _declared(request: Request) -> int:

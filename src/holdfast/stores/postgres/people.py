@@ -124,12 +124,20 @@ async def _hasten(move: Move, job_id: JobId, kind: Kind, by: str, meta: dict[str
 
 
 async def discard(move: Move, job_id: JobId, by: str, reason: str) -> None:
+    # One statement, which takes the row that a retry takes first: events are numbered by their transactions, and with a lock
+    # in one statement and the event in the next, a retry that had to wait for it would be told of before it.
+    meta = said(by, reason)
     row = await move.connection.fetchrow(
-        "DELETE FROM holdfast.dead_letter b WHERE job_id = $1"
-        " RETURNING attempts, (SELECT epoch FROM holdfast.done f WHERE f.job_id = b.job_id)", known(job_id),
+        "WITH f AS (SELECT job_id, epoch FROM holdfast.done WHERE job_id = $1::uuid FOR UPDATE),"
+        " b AS (DELETE FROM holdfast.dead_letter d USING f WHERE d.job_id = f.job_id"
+        "       RETURNING d.job_id, f.epoch, d.attempts::smallint AS attempts),"
+        " e AS (INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id)"
+        "       SELECT holdfast.event_number(), holdfast.clock(), $2::smallint, ARRAY[job_id], ARRAY[epoch], ARRAY[attempts],"
+        "              ARRAY[$3::jsonb], job_id FROM b)"
+        " SELECT epoch, attempts FROM b", known(job_id), int(Kind.discarded), to_json(meta),
     )  # fmt: skip
     if row is None:
         await move.state(job_id)
         raise no_dead_letter(job_id)
-    attempts, epoch = row
-    await move.record_one(Kind.discarded, Lease(job_id, epoch), attempts, said(by, reason))
+    epoch, attempts = row
+    move.tell(Kind.discarded, Lease(job_id, epoch), attempts, meta)

@@ -67,9 +67,18 @@ def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answe
             " WHERE j.uid IN (SELECT value FROM json_each(?)) AND a.settle_event = ?"
         )
         applied = _matched(move, group, matched, marked, seq)
-        move.record(seq, kind, [(*s.lease, s.attempt, meta_of(s)) for s in applied])
+        move.record(
+            seq, kind, [(*s.lease, s.attempt or _attempt_of(move, s.lease), meta_of(s)) for s in applied]
+        )
         answers |= {s.lease: Answer.APPLIED for s in applied}
     return answers
+
+
+def _attempt_of(move: Move, lease: Lease) -> int:
+    """For the event of a lease whose claim was never answered: whoever gives it back does not know the attempt."""
+    sql = "SELECT a.attempt FROM holdfast_attempt a JOIN holdfast_job j ON j.id = a.job WHERE j.uid = ? AND a.epoch = ?"
+    attempt: int = move.connection.execute(sql, lease).fetchone()[0]
+    return attempt
 
 
 def _matched(

@@ -1,0 +1,111 @@
+"""What the tour plays on: a gateway with its fault switch, the web app and two workers, on data that is thrown away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from systems.converter.run.children import Child
+
+#: Quick enough to be watched, with more attempts than usual: an outage that begins with so few files under way uses up some
+#: of theirs before the breaker has seen enough calls to open.
+KNOBS = {
+    "RETRY_MAX_ATTEMPTS": "8",
+    "RETRY_BASE_DELAY_MS": "300",
+    "RETRY_JITTER_MAX_MS": "300",
+    "CIRCUIT_WINDOW": "10",
+    "CIRCUIT_COOLDOWN_MS": "2000",
+    "WORKER_LEASE_TTL_SEC": "2",
+    "WORKER_CONCURRENCY": "4",
+    "FREE_SPACE_MIN_MB": "1",
+    "HOLDFAST_POLL": "200ms",
+    "HOLDFAST_RECLAIM_EVERY": "300ms",
+    "HOLDFAST_LOG_LEVEL": "critical",
+    "HOLDFAST_GRACE": "1s",
+}
+
+
+class Stage:
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.gateway_url = f"http://127.0.0.1:{port}"
+        self.environment = {
+            **os.environ,
+            **KNOBS,
+            "DATABASE_URL": f"sqlite:///{folder / 'tour.db'}",
+            "GATEWAY_URL": self.gateway_url,
+            "UPLOADS_DIR": str(folder / "uploads"),
+            "RESULTS_DIR": str(folder / "results"),
+            "SESSION_KEY_FILE": str(folder / "session.key"),
+        }
+        self._gateway = self._child("gateway", "systems.converter.gateway", "--port", str(port), "--faults")
+        self._web = self._child("web", "systems.converter.web", "--port", "0")
+        self._gateway.says_ready = self._web.says_ready = True
+        worker = ("holdfast", "worker", "systems.converter.app:app")
+        self.workers = [self._child(f"worker {nth}", *worker) for nth in (1, 2)]
+        self.samples: dict[str, bytes] = {}  #: job → what was uploaded
+
+    def _child(self, name: str, module: str, *arguments: str) -> Child:
+        return Child(name, [sys.executable, "-m", module, *arguments], self.environment)
+
+    def __enter__(self) -> Stage:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.__exit__)
+            for child in (self._gateway, self._web, *self.workers):
+                child.start()
+            self.page = httpx2.Client(base_url=self._web.wait_until_ready(), timeout=20)
+            self._gateway.wait_until_ready()
+            self.gateway = httpx2.Client(base_url=self.gateway_url, timeout=20)
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        children = (*self.workers, self._web, self._gateway)
+        for child in children:
+            child.tell_to_stop()
+        until = time.monotonic() + 3
+        for child in children:
+            child.end(until)
+        for name in ("page", "gateway"):
+            if (client := getattr(self, name, None)) is not None:
+                client.close()
+
+    # -- what the tour does -------------------------------------------------------------------------------------------
+    def upload(self, name: str, pdf: bytes, mapping: str) -> str:
+        answer = self.page.post("/api/upload", files={"file": (name, pdf)}, data={"mapping": mapping})
+        job_id: str = answer.raise_for_status().json()["id"]
+        self.samples[job_id] = pdf
+        return job_id
+
+    def look(self) -> dict[str, Any]:
+        """All jobs, and whether the queue is held."""
+        answer: dict[str, Any] = self.page.get("/api/jobs", params={"limit": 200}).raise_for_status().json()
+        return answer
+
+    def break_gateway(self, **fault: Any) -> None:
+        self.gateway.post("/faults", json=fault).raise_for_status()
+
+    def mend_gateway(self) -> None:
+        self.gateway.delete("/faults").raise_for_status()
+
+    def struck(self) -> int:
+        """Calls that were made to fail so far."""
+        return int(self.gateway.get("/faults").raise_for_status().json()["struck"])
+
+    def kill_worker(self) -> None:
+        """As a crash does. Another one is started in its place, as whoever runs workers would."""
+        victim = self.workers[0]
+        if victim.process is not None:
+            victim.process.send_signal(signal.SIGKILL)
+            victim.process.wait()
+        victim.start()

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.services.postgres import Postgres
+from tests.systems.converter.gateways import RunningGateway
+from tests.systems.converter.sites import RunningSite
+
+STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def faulty_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    with RunningGateway(tmp_path_factory.mktemp("gateway"), "--size", "2", "--faults") as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=STORES)
+def database_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A fresh store of each kind, for all tests of a module."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('store') / 'jobs.db'}"
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    name = f"converter_{next(_numbers)}"
+    yield server.create_database(name)
+    server.drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def shared_site(
+    database_url: str, faulty_gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningSite]:
+    folder = tmp_path_factory.mktemp("site")
+    with RunningSite(
+        folder, database_url, faulty_gateway, GATEWAY_TIMEOUT_MS="1500", WORKER_LEASE_TTL_SEC="3"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def site(shared_site: RunningSite, faulty_gateway: RunningGateway) -> Iterator[RunningSite]:
+    """The site of the module, for somebody who was never there, with a gateway that works."""
+    shared_site.http = shared_site.browser()
+    yield shared_site
+    shared_site.close_browsers()
+    faulty_gateway.http.delete("/faults")
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'jobs.db'}"

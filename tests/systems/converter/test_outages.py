@@ -1,0 +1,140 @@
+"""Gateways that are down, workers that die: the breaker, leases and shutdown as the user sees them, on both stores (C12)."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from systems.converter.samples import plain
+from tests.systems.converter.gateways import RunningGateway
+from tests.systems.converter.sites import RunningSite
+
+BREAKING = {"CIRCUIT_WINDOW": "20", "CIRCUIT_FAIL_THRESHOLD": "0.5"}
+
+
+@pytest.fixture(scope="module")
+def house(
+    database_url: str, faulty_gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningSite]:
+    """A web app whose workers each test brings itself, with knobs of its own."""
+    folder = tmp_path_factory.mktemp("site")
+    with RunningSite(
+        folder, database_url, faulty_gateway, workers=0, RETRY_MAX_ATTEMPTS="30", RETRY_BASE_DELAY_MS="100"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def site(house: RunningSite, faulty_gateway: RunningGateway) -> Iterator[RunningSite]:
+    house.http = house.browser()
+    yield house
+    faulty_gateway.http.delete("/faults")
+    house.stop_workers()
+    house.close_browsers()
+
+
+def until(happened: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, f"it did not happen within {seconds} s"
+        time.sleep(0.05)  # it happens in other processes, which ring no bell here
+
+
+def is_held(site: RunningSite) -> bool:
+    return bool(site.http.get("/api/jobs").json()["held"])
+
+
+def under_way(site: RunningSite, words: str) -> str:
+    job_id: str = site.upload(plain(words=words)).json()["id"]
+    site.until(job_id, "processing")
+    return job_id
+
+
+def test_a_gateway_that_is_down_holds_the_queue_until_it_is_back(site: RunningSite) -> None:  # C7
+    site.gateway.fault(status=502)
+    ids = [site.upload(plain(words=f"held {nth}")).json()["id"] for nth in range(12)]
+    site.start_worker(**BREAKING)
+    until(lambda: is_held(site))
+    assert site.http.get("/api/jobs").json()["banner"] == "Converter busy — jobs will resume automatically."
+    ids.append(site.upload(plain(words="came while it was held")).json()["id"])
+    assert {site.job(job_id)["state"] for job_id in ids} <= {"queued", "processing"}
+    site.gateway.http.delete("/faults")
+    assert {site.until(job_id)["state"] for job_id in ids} == {"complete"}  # and nobody clicked
+    until(lambda: not is_held(site))
+
+
+def test_in_fail_fast_mode_a_job_fails_at_once_and_its_retry_succeeds_later(site: RunningSite) -> None:  # C11
+    site.gateway.fault(status=502)
+    for nth in range(12):
+        site.upload(plain(words=f"fast {nth}"))
+    site.start_worker(**BREAKING, CIRCUIT_MODE="fail_fast", CIRCUIT_COOLDOWN_MS="1500")
+    until(lambda: site.breaker() == "open")
+    job = site.until(site.upload(plain(words="fails at once")).json()["id"], seconds=5)
+    assert (job["state"], job["error_code"]) == ("failed", "GW_5XX")
+    assert job["attempt"] <= 1
+    site.gateway.http.delete("/faults")
+    until(lambda: site.breaker() != "open")
+
+    def retried() -> bool:
+        """While the breaker lets only a few calls through to try it, the others still fail at once."""
+        assert site.http.post(f"/api/jobs/{job['id']}/retry").status_code == 200
+        return bool(site.until(job["id"])["state"] == "complete")
+
+    until(retried)
+
+
+def test_a_worker_that_dies_is_replaced_and_the_xml_is_made_once(site: RunningSite) -> None:  # C6
+    worker = site.start_worker(WORKER_LEASE_TTL_SEC="2")
+    site.gateway.fault(hang=True)
+    job_id = under_way(site, "its worker dies")
+    worker.kill()
+    site.gateway.http.delete("/faults")
+    site.start_worker()
+    job = site.until(job_id)
+    assert (job["state"], job["attempt"]) == ("complete", 2)  # the crash counts, and the count goes on
+    assert [path.name for path in site.results.glob(f"{job_id}*")] == [f"{job_id}.xml"]
+
+
+def test_a_worker_that_is_told_to_stop_finishes_what_it_does(site: RunningSite) -> None:
+    worker = site.start_worker()
+    site.gateway.fault(latency_ms=700)
+    job_id = under_way(site, "finishes")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(10) == 0
+    job = site.job(job_id)
+    assert (job["state"], job["attempt"]) == ("complete", 1)
+
+
+def test_a_worker_that_cannot_finish_gives_the_job_back(site: RunningSite) -> None:
+    worker = site.start_worker(HOLDFAST_GRACE="300ms")
+    site.gateway.fault(hang=True)
+    job_id = under_way(site, "given back")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(10) == 0
+    job = site.job(job_id)
+    assert (job["state"], job["attempt"]) == ("queued", 0)  # it was no failure, and is not counted
+    assert site.left_over() == []
+    site.gateway.http.delete("/faults")
+    site.start_worker()
+    assert site.until(job_id)["state"] == "complete"
+
+
+def test_a_frozen_worker_loses_its_job_and_its_late_result_changes_nothing(site: RunningSite) -> None:  # C6
+    frozen = site.start_worker(WORKER_LEASE_TTL_SEC="2")
+    site.gateway.fault(latency_ms=500)
+    job_id = under_way(site, "frozen")
+    frozen.send_signal(signal.SIGSTOP)
+    site.start_worker()
+    job = site.until(job_id)
+    assert (job["state"], job["attempt"]) == ("complete", 2)
+    [xml] = site.results.glob(f"{job_id}*")
+    before = (xml.stat().st_ino, xml.read_bytes())
+    frozen.send_signal(signal.SIGCONT)
+    frozen.terminate()
+    frozen.wait(10)
+    assert (xml.stat().st_ino, xml.read_bytes()) == before
+    assert site.job(job_id) == job
+    assert [path.name for path in site.results.glob(f"*{job_id}*")] == [xml.name]

@@ -1,0 +1,202 @@
+"""The queue page in a real Chromium (C7)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from systems.converter.samples import plain
+from tests.systems.converter.gateways import RunningGateway
+from tests.systems.converter.sites import RunningSite
+
+PHONE, DESK = {"width": 360, "height": 740}, {"width": 1000, "height": 760}
+SECONDS = 20_000
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        message = "no Chromium on this machine: apt-get install chromium"
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI=true: {message}")
+        pytest.skip(message)
+    with sync_playwright() as playwright:
+        # Its own sandbox does not work for root, nor in most containers; it opens our pages only.
+        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def site(faulty_gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSite]:
+    folder = tmp_path_factory.mktemp("site")
+    url = f"sqlite:///{folder / 'jobs.db'}"
+    with RunningSite(
+        folder, url, faulty_gateway, CIRCUIT_WINDOW="20", CIRCUIT_FAIL_THRESHOLD="0.5"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def context(browser: Browser, faulty_gateway: RunningGateway) -> Iterator[BrowserContext]:
+    faulty_gateway.http.delete("/faults")
+    with browser.new_context(viewport=DESK) as opened:  # type: ignore[arg-type]
+        opened.set_default_timeout(SECONDS)
+        yield opened
+    faulty_gateway.http.delete("/faults")
+
+
+@pytest.fixture
+def page(context: BrowserContext, site: RunningSite) -> Page:
+    opened = context.new_page()
+    opened.goto(site.url)
+    return opened
+
+
+def pdf(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.pdf"
+    path.write_bytes(plain(words=name))
+    return path
+
+
+def state_of(page: Page, name: str) -> str:
+    return str(page.locator(".row", has_text=name).get_attribute("data-state"))
+
+
+def test_a_file_is_uploaded_converted_and_downloaded(page: Page, tmp_path: Path) -> None:  # C7
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    expect(page.locator("#empty")).to_be_visible(timeout=SECONDS)
+    page.set_input_files("#file", pdf(tmp_path, "first"))
+    row = page.locator(".row", has_text="first.pdf")
+    expect(row.locator(".state")).to_have_text("Complete", timeout=SECONDS)
+    with page.expect_download() as got:
+        row.get_by_role("link", name="Download the XML of first.pdf").click()
+    assert got.value.suggested_filename == "first.xml"
+    assert Path(got.value.path()).read_bytes().startswith(b"<?xml")
+    expect(page.locator("#told")).to_contain_text("first.pdf: Complete", timeout=SECONDS)
+    assert said == []  # nor did the policy of the page refuse anything
+
+
+def test_files_are_taken_by_dropping_them(page: Page) -> None:  # C7
+    content = list(plain(words="dropped"))
+    data = page.evaluate_handle(
+        """bytes => { const data = new DataTransfer();
+        data.items.add(new File([new Uint8Array(bytes)], "dropped.pdf", {type: "application/pdf"})); return data; }""",
+        content,
+    )
+    page.dispatch_event("#drop", "dragenter", {"dataTransfer": data})
+    assert "dragging" in page.locator("body").evaluate("body => body.className")
+    page.dispatch_event("#drop", "drop", {"dataTransfer": data})
+    expect(page.locator(".row .state")).to_have_text("Complete", timeout=SECONDS)
+
+
+def test_a_refused_file_is_told_in_one_line_and_its_retry_is_disabled(
+    page: Page, tmp_path: Path
+) -> None:  # C7
+    (tmp_path / "notes.pdf").write_text("no PDF")
+    page.set_input_files("#file", tmp_path / "notes.pdf")
+    row = page.locator(".row", has_text="notes.pdf")
+    expect(row.locator(".state")).to_have_text("Failed", timeout=SECONDS)
+    expect(row.locator(".message")).to_have_text("Only PDF files are supported.")
+    expect(row.locator(".retry")).to_be_disabled()
+
+
+def test_the_banner_is_there_while_the_queue_is_held_and_rows_say_when(
+    page: Page, site: RunningSite, tmp_path: Path
+) -> None:  # C7
+    site.gateway.fault(status=429, retry_after=5)
+    page.set_input_files("#file", pdf(tmp_path, "throttled"))
+    message = page.locator(".row", has_text="throttled.pdf").locator(".message")
+    expect(message).to_contain_text("We’ll retry shortly. Next try in", timeout=SECONDS)
+    site.command("queues", "pause", "convert", "--app", "systems.converter.app:app")
+    banner = page.locator("#banner")
+    expect(banner).to_have_text("Converter busy — jobs will resume automatically.", timeout=SECONDS)
+    expect(banner).to_be_visible()
+    site.gateway.http.delete("/faults")
+    site.command("queues", "resume", "convert", "--app", "systems.converter.app:app")
+    expect(banner).to_be_hidden(timeout=SECONDS)
+    expect(page.locator(".row .state")).to_have_text("Complete", timeout=SECONDS)
+
+
+def test_retry_queues_a_failed_file_again(page: Page, site: RunningSite, tmp_path: Path) -> None:  # C7
+    site.gateway.fault(status=500)
+    page.set_input_files("#file", pdf(tmp_path, "second chance"))
+    row = page.locator(".row", has_text="second chance.pdf")
+    expect(row.locator(".state")).to_have_text("Failed", timeout=SECONDS)
+    expect(row.locator(".attempt")).to_have_text("attempt 3 of 3")
+    site.gateway.http.delete("/faults")
+    row.get_by_role("button", name="Retry second chance.pdf").click()
+    expect(row.locator(".state")).to_have_text("Complete", timeout=SECONDS)
+
+
+def test_everything_can_be_done_by_keyboard(page: Page, tmp_path: Path) -> None:  # C7
+    page.set_input_files("#file", pdf(tmp_path, "by keyboard"))
+    expect(page.locator(".row .state")).to_have_text("Complete", timeout=SECONDS)
+    reached: list[str] = []
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id || document.activeElement.className"))
+    assert [name for name in reached if name][:3] == ["file", "mapping", "download button"]
+    page.locator("#file").focus()
+    outline = page.locator("#drop").evaluate("drop => getComputedStyle(drop).outlineStyle")
+    assert outline == "solid"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_and_can_be_read_in_light_and_dark(
+    browser: Browser, site: RunningSite, tmp_path: Path, scheme: str
+) -> None:  # C7
+    with browser.new_context(viewport=PHONE, color_scheme=scheme) as opened:  # type: ignore[arg-type]
+        page = opened.new_page()
+        page.goto(site.url)
+        page.set_input_files("#file", pdf(tmp_path, f"a rather long name of a file {scheme} " * 3))
+        expect(page.locator(".row .state")).to_have_text("Complete", timeout=SECONDS)
+        assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+        box = page.locator(".download").bounding_box()
+        assert box is not None
+        assert box["height"] >= 40
+        for part in ("body", ".name", ".quiet", ".state", ".download", ".drop-or"):
+            assert page.locator(part).first.evaluate(CONTRAST) >= 4.5, part
+
+
+#: How far the text of an element stands out from what is behind it, as WCAG counts it.
+CONTRAST = """element => {
+  const read = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ink = light(read(getComputedStyle(element).color));
+  let ground = null;
+  for (let at = element; at && !ground; at = at.parentElement) {
+    const found = read(getComputedStyle(at).backgroundColor);
+    if (found.length === 3 || found[3] > 0) ground = found;
+  }
+  const behind = light(ground || [255, 255, 255]);
+  return (Math.max(ink, behind) + 0.05) / (Math.min(ink, behind) + 0.05);
+}"""
+
+
+def test_a_hostile_name_is_text(page: Page, site: RunningSite) -> None:  # C7
+    name = "<img src=x onerror=document.title='owned'>.pdf"
+    hers = site.browser()
+    for cookie in page.context.cookies():
+        hers.cookies.set(str(cookie["name"]), str(cookie["value"]))
+    assert site.upload(plain(words="hostile"), name=name, by=hers).status_code == 201
+    expect(page.locator(".row .name")).to_have_text(name, timeout=SECONDS)
+    assert page.title() == "Converter: PDF to XML"
+    assert page.locator(".row img").count() == 0
+
+
+def test_a_server_that_is_away_is_told_and_found_again(page: Page, site: RunningSite) -> None:  # C7
+    page.context.set_offline(True)
+    expect(page.locator("#offline")).to_be_visible(timeout=SECONDS)
+    page.context.set_offline(False)
+    expect(page.locator("#offline")).to_be_hidden(timeout=SECONDS)

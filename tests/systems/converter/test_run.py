@@ -1,0 +1,129 @@
+"""`make run`: one process tree that starts, serves, heals and stops."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from systems.converter.samples import article
+from tests.systems.converter.gateways import ROOT, children_of, wait_for_ends
+
+
+class Run:
+    def __init__(self, process: subprocess.Popen[str], said: list[str]) -> None:
+        self.process, self.said = process, said
+        self.url = said[0].split()[1]
+
+    def tree(self) -> list[int]:
+        found: list[int] = []
+        waiting = [self.process.pid]
+        while waiting:
+            below = children_of(waiting.pop())
+            found += below
+            waiting += below
+        return found
+
+    def child(self, module: str) -> int:
+        [pid] = [
+            pid
+            for pid in children_of(self.process.pid)
+            if module in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        ]
+        return pid
+
+
+@contextlib.contextmanager
+def running(data: Path, *words: str) -> Iterator[Run]:
+    command = [sys.executable, "-m", "systems.converter.run", "--port", "0", "--data", str(data), *words]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said: list[str] = []
+            while not said or "Ctrl-C" not in said[-1]:
+                line = process.stdout.readline()
+                assert line, "it ended before it was ready"
+                said.append(line)
+            yield Run(process, said)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+            process.wait(20)
+
+
+def convert(run: Run) -> str:
+    with httpx2.Client(base_url=run.url, timeout=20) as browser:
+        answer = browser.post("/api/upload", files={"file": ("a.pdf", article())}, data={"mapping": "jats"})
+        job_id = answer.raise_for_status().json()["id"]
+        until = time.monotonic() + 20
+        while (answer := browser.get(f"/api/jobs/{job_id}/download")).status_code == 409:
+            assert time.monotonic() < until, "it was not converted"
+            time.sleep(0.05)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_one_command_starts_it_and_ctrl_c_stops_all_of_it_within_3_seconds(
+    store: str, tmp_path: Path
+) -> None:
+    with running(tmp_path / "data", "--store", store) as run:
+        assert re.fullmatch(r"ready: http://127\.0\.0\.1:\d+\n", run.said[0])
+        assert "What It Costs to Lose No Job" in convert(run)
+        tree = run.tree()
+        began = time.monotonic()
+        run.process.send_signal(signal.SIGINT)
+        assert run.process.wait(10) == 0
+        assert time.monotonic() - began < 3
+        assert wait_for_ends(tree, 1)
+    with running(tmp_path / "data", "--store", store) as run:  # on the same data
+        assert httpx2.get(f"{run.url}/healthz").status_code == 200
+
+
+@pytest.mark.slow
+def test_a_part_that_is_lost_comes_back_and_all_end_with_their_parent(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as run:
+        for module in ("systems.converter.gateway", "holdfast", "systems.converter.web"):
+            os.kill(run.child(module), signal.SIGKILL)
+        until = time.monotonic() + 40
+        while True:
+            with contextlib.suppress(httpx2.TransportError):
+                if httpx2.get(f"{run.url}/healthz").status_code == 200:
+                    break
+            assert time.monotonic() < until, "the web app did not come back"
+            time.sleep(0.1)
+        assert "What It Costs to Lose No Job" in convert(run)
+        tree = run.tree()
+        run.process.kill()
+        assert wait_for_ends(tree, 10)
+
+
+def test_a_port_that_is_taken_is_told_and_nothing_is_left_running(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "systems.converter.run", "--port", port, "--data", str(tmp_path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert f"web: port {port} cannot be opened" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_setting_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "systems.converter.web", "--port", "0"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"CIRCUIT_MODE": "maybe"}
+    )
+    assert done.returncode == 2
+    assert done.stderr == "web: CIRCUIT_MODE is 'maybe'; it is hold or fail_fast\n"
