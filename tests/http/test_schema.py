@@ -141,17 +141,21 @@ async def _run(folder: Path, url: str, phases: str, examples: int, walks: int) -
         assert "No failures" in report or "passed" in report.lower(), report[-2000:]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 async def test_the_api_is_as_its_document_says_on_sqlite(tmp_path: Path) -> None:  # E66
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    await _run(tmp_path, url, "examples,coverage,fuzzing,stateful", EXAMPLES or 3, EXAMPLES or 15)
+    await _run(tmp_path, url, "examples,coverage,fuzzing,stateful", EXAMPLES or 3, EXAMPLES or 6)
 
 
 @pytest.mark.service
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 async def test_the_api_is_as_its_document_says_on_postgresql(
     tmp_path: Path, postgres_url: str
 ) -> None:  # E66
     phases = "examples,coverage,fuzzing,stateful" if EXAMPLES else "examples,fuzzing,stateful"
-    await _run(tmp_path, postgres_url, phases, EXAMPLES or 3, EXAMPLES or 15)
+    await _run(tmp_path, postgres_url, phases, EXAMPLES or 3, EXAMPLES or 6)
 
 
 def test_links_lead_from_what_is_told_to_what_can_be_asked() -> None:  # E66

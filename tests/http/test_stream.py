@@ -82,6 +82,7 @@ async def busy(app: Holdfast) -> AsyncIterator[None]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_a_client_killed_and_resumed_a_hundred_times_under_load_misses_nothing(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E61 E60

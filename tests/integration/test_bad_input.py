@@ -100,7 +100,7 @@ STRANGE = {
     "NUL": {"a\0b": "\0"},
     "huge ints": [2**63, 2**64, -(2**70), 10**300],
     "emoji and quotes": "\"'\\ \u2028 😀 \x7f \x1f",
-    "deep": deep(100),
+    "deep": deep(98),
     "empty": {},
     "floats": [0.1, 1e308, -0.0, 5e-324],
 }

@@ -21,6 +21,7 @@ from holdfast import (
     Limits,
     Retry,
     Snooze,
+    State,
     UnknownJob,
     Window,
     Windows,
@@ -213,6 +214,10 @@ async def test_a_paused_queue_and_a_pause_that_ends_later(app: Holdfast) -> None
         assert [wait["reason"] for wait in found.facts["waits"]] == ["paused", "paused", "in_line"]
 
 
+async def is_queued(app: Holdfast, job_id: str) -> bool:
+    return (await app.job(job_id)).state is State.QUEUED
+
+
 async def test_a_service_that_asked_for_a_rest(app: Holdfast) -> None:  # E12 E28
     class TooManyRequests(Exception):
         def __init__(self) -> None:
@@ -230,6 +235,7 @@ async def test_a_service_that_asked_for_a_rest(app: Holdfast) -> None:  # E12 E2
             second = await send.enqueue(2)
             found = await explained(app, second.id, Reason.RETRY_AFTER)
             assert "Dependency gateway asked to be left alone until" in found.sentence
+            await until(lambda: is_queued(app, first.id))  # the hold is written before its settlement
             reasons = [wait["reason"] for wait in (await app.explain(first.id)).facts["waits"]]
     assert reasons == ["retry_after", "retry"]
 
