@@ -1,7 +1,7 @@
 # Needs python3 (3.11 or newer) with pip, git and make. `make` alone lists the commands.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup run test lint check bench demo lock fresh-check clean
+.PHONY: help setup run test lint check bench demo mutants simulate-long lock fresh-check clean
 
 BIN := .venv/bin
 # For make run: where it listens, where everything it keeps goes, and sqlite or postgres
@@ -11,9 +11,11 @@ STORE ?= sqlite
 # More for pytest, e.g. make test ARGS="-k lease -x"
 ARGS ?=
 WORKERS ?= auto
+# For make simulate-long: how many seeds in memory; a fifth of them on SQLite
+SEEDS ?= 5000
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make .venv ready with the project and all tools
 	@tools/bootstrap
@@ -43,6 +45,14 @@ bench: setup ## Measure speed; figures go to the terminal
 demo: ## A one-minute tour in the terminal: a killed worker, an outage, the breaker, a dead letter
 	@tools/bootstrap run
 	@exec $(BIN)/python -m systems.converter.tour
+
+mutants: setup ## Plant bugs in a copy of the source and show which test catches each
+	@$(BIN)/python tools/mutants.py $(ARGS)
+
+simulate-long: setup ## Play many seeds on both stores (SEEDS=5000), and walk the largest exhaustive scenario
+	@$(BIN)/python -m tests.simulation 0 $(SEEDS)
+	@$(BIN)/python -m tests.simulation --store sqlite 0 $$(($(SEEDS) / 5))
+	@$(BIN)/python -m tests.exhaustive
 
 lock: ## Write the lock files again (LOCK_ARGS=--upgrade for newer versions)
 	@tools/bootstrap lock

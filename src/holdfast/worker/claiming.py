@@ -134,7 +134,8 @@ class Claiming:
 
     async def _claim(self, session: Session, wanted: int) -> list[Admitted]:
         try:
-            return await self._admitting.claim(session, wanted)
+            with self._watch.claiming():
+                return await self._admitting.claim(session, wanted)
         except StoreError as error:
             self._watch.doubt()
             log.warning("claim.waits", reason=str(error))

@@ -49,6 +49,7 @@ class UnderWay:
         self._keep_logs = engine.settings.keep_logs
         self._loud = log.hears(logging.DEBUG)  #: completions are told, too
         self.running: dict[Lease, Running] = {}
+        self.ending: set[Lease] = set()  #: over, and not handed on yet: the store is told of their trials
         self._leftovers: set[asyncio.Future[Any]] = set()
         self._ended = asyncio.Event()  #: one has, since the last look
 
@@ -85,7 +86,11 @@ class UnderWay:
             self._freed()
         if given is not None:
             if given.trial is not None:
-                verdict = await self._end_trial(running, given, verdict)
+                self.ending.add(claimed.lease)
+                try:
+                    verdict = await self._end_trial(running, given, verdict)
+                finally:
+                    self.ending.discard(claimed.lease)
             else:
                 self._tell_dependency(running, given, verdict, now)
         if verdict is not None:

@@ -124,11 +124,11 @@ async def _hasten(move: Move, job_id: JobId, kind: Kind, by: str, meta: dict[str
 
 
 async def discard(move: Move, job_id: JobId, by: str, reason: str) -> None:
-    # One statement, which takes the row that a retry takes first: events are numbered by their transactions, and with a lock
-    # in one statement and the event in the next, a retry that had to wait for it would be told of before it.
+    # One statement: events are numbered by their transactions, and with the letter taken in one and the event told in the next,
+    # a retry that had to wait for it could be told of before it.
     meta = said(by, reason)
     row = await move.connection.fetchrow(
-        "WITH f AS (SELECT job_id, epoch FROM holdfast.done WHERE job_id = $1::uuid FOR UPDATE),"
+        "WITH f AS (SELECT job_id, epoch FROM holdfast.done WHERE job_id = $1::uuid),"
         " b AS (DELETE FROM holdfast.dead_letter d USING f WHERE d.job_id = f.job_id"
         "       RETURNING d.job_id, f.epoch, d.attempts::smallint AS attempts),"
         " e AS (INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id)"

@@ -1,0 +1,149 @@
+"""What two callers may do at the same time, by how the job stands when they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import combinations_with_replacement, count
+from typing import Any
+
+from holdfast.domain.job import JobId, JobSpec, Lane, Lease, NewJob, Session, Settlement
+from holdfast.domain.moves import Kind
+from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.engine.ports import Reclaim
+from holdfast.errors import Conflict, StoreUnavailable
+from holdfast.stores.postgres import PostgresStore
+from holdfast.wiring import SystemIds
+
+_ids, _numbers = SystemIds(), count(1)
+_BOOM, _LOST = Failure("BOOM", "BOOM happened"), Failure.of("WORKER_LOST")
+_SOON, _HOUR = timedelta(milliseconds=1), timedelta(hours=1)
+WORDS: dict[str, Verdict] = {
+    "complete": Complete("1"),
+    "fail": RetryAfter(timedelta(), _BOOM),
+    "bury": Bury(_BOOM),
+    "release": Release(),
+}
+
+#: How the job stands → the verbs that may meet there. Each pair of them is played, each with itself too.
+SCENES: dict[str, tuple[str, ...]] = {
+    "queued": ("claim", "cancel", "retry"),
+    "waiting": ("promote", "retry", "cancel", "claim"),
+    "running": ("complete", "fail", "bury", "release", "cancel", "reclaim", "extend"),
+    "lost": ("complete", "fail", "reclaim", "retry", "cancel", "claim"),
+    "late": ("complete", "time_out", "cancel"),
+    "failed": ("retry", "claim", "discard"),
+}
+
+
+def pairs() -> list[tuple[str, str, str]]:
+    return [
+        (scene, *pair) for scene, verbs in SCENES.items() for pair in combinations_with_replacement(verbs, 2)
+    ]
+
+
+@dataclass
+class Stage:
+    """One job in a lane of its own, and what the callers know of it."""
+
+    job_id: JobId
+    lane: Lane
+    session: Session
+    lease: Lease | None
+
+
+async def set_stage(store: PostgresStore, scene: str) -> Stage:
+    lane = Lane("default", f"task{next(_numbers)}")
+    job_id = _ids.job_id()
+    spec = JobSpec(
+        lane=lane,
+        max_attempts=2,
+        delay=_SOON if scene == "waiting" else None,
+        deadline=_SOON if scene == "late" else None,
+    )
+    await store.enqueue([NewJob(job_id, "{}", spec)])
+    session = await store.open_session("worker", _HOUR)
+    stage = Stage(job_id, lane, session, None)
+    if scene in ("queued", "waiting"):
+        return stage
+    [claimed] = await store.claim(session, [lane], 1)
+    stage.lease = claimed.lease
+    if scene == "failed":
+        await store.settle([Settlement(claimed.lease, Bury(_BOOM), claimed.attempt)])
+    if scene == "lost":
+        await store.close_session(session)
+    return stage
+
+
+def call(store: PostgresStore, verb: str, stage: Stage, other: Session) -> Awaitable[Any]:
+    """What a caller does; its answer says what it was told, and nothing that differs from run to run."""
+    return _CALLS.get(verb, _settle)(store, verb, stage, other)
+
+
+async def _settle(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
+    assert stage.lease is not None
+    while True:
+        try:
+            [answer] = await store.settle([Settlement(stage.lease, WORDS[verb], 1)])
+            return str(answer)
+        except StoreUnavailable:  # it moved meanwhile: a worker sends it again
+            continue
+
+
+async def _claim(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
+    claimed = await store.claim(other, [stage.lane], 1)
+    return f"attempt {claimed[0].attempt}" if claimed else "nothing"
+
+
+async def _extend(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
+    return "extended" if await store.extend(stage.session) else "refused"
+
+
+async def _reclaim(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
+    assert stage.lease is not None
+    back = Reclaim(stage.lease, RetryAfter(timedelta(), _LOST), crashed=True)
+    return f"reclaimed {await store.reclaim([back])}"
+
+
+async def _promote(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
+    await store.promote(10)
+    return "promoted"
+
+
+async def _time_out(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
+    return f"timed out {len(await store.time_out(10))}"
+
+
+async def _person(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
+    try:
+        match verb:
+            case "retry":
+                await store.retry(stage.job_id, "ann", kind=Kind.manual_retry)
+            case "cancel":
+                await store.cancel(stage.job_id, "ann", "")
+            case "discard":
+                await store.discard(stage.job_id, "ann", "seen")
+    except Conflict:
+        return "conflict"
+    return verb
+
+
+async def _lose(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
+    """A person who loses a race is told so, and nothing has come of it (E33)."""
+    return "conflict"
+
+
+#: Verbs that may be told that they lost.
+PERSONS = ("retry", "cancel", "discard")
+_CALLS: dict[str, Callable[[PostgresStore, str, Stage, Session], Awaitable[str]]] = {
+    "lose": _lose,
+    "claim": _claim,
+    "extend": _extend,
+    "reclaim": _reclaim,
+    "promote": _promote,
+    "time_out": _time_out,
+    "retry": _person,
+    "cancel": _person,
+    "discard": _person,
+}

@@ -1,0 +1,264 @@
+"""Plants bugs in a copy of the source, one at a time, and shows which net catches each: `make mutants`.
+
+A net that is green proves nothing until it has been red. The nets are run on the copy without a bug first; then a bug that no
+net catches fails the whole. Names after the command choose some of the bugs: `python tools/mutants.py fence notify`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = ("src", "tests", "tools", "pyproject.toml")
+SECONDS = 600  #: a bug that makes a net hang is caught, too
+
+PYTEST = ("-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider")
+#: The nets, quickest first: what is run, by which files can be caught there.
+NETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "exhaustive": (
+        (*PYTEST, "tests/exhaustive", "-k", "no_order and not three"),
+        ("stores/memory", "domain", "engine"),
+    ),
+    "simulation": (("-m", "tests.simulation", "0", "60"), ("stores/memory", "domain", "engine", "worker")),
+    "stories told by hand": ((*PYTEST, "tests/simulation/test_stories.py"), ("worker",)),
+    "simulation on sqlite": (("-m", "tests.simulation", "--store", "sqlite", "0", "30"), ("stores/sqlite",)),
+    "stateful": ((*PYTEST, "tests/stateful/test_model.py", "-k", "memory"), ("stores/memory", "domain")),
+    "stateful on sqlite": ((*PYTEST, "tests/stateful/test_model.py", "-k", "sqlite"), ("stores/sqlite",)),
+    "contract": (
+        (
+            *PYTEST,
+            *(f"tests/contract/test_{name}.py" for name in ("leases", "life", "hooks")),
+            "-k",
+            "not postgres",
+        ),
+        ("stores/memory", "stores/sqlite"),
+    ),
+    "contract on postgres": (
+        (*PYTEST, *(f"tests/contract/test_{name}.py" for name in ("leases", "life")), "-k", "[postgres]"),
+        ("stores/postgres",),
+    ),
+    "interleavings": (
+        (*PYTEST, "tests/interleavings", "-k", "running or failed or found"),
+        ("stores/postgres",),
+    ),
+}
+
+
+class Mutant(NamedTuple):
+    """One bug: *old* must be in the file exactly once."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+_MEMORY, _SQLITE, _POSTGRES = "stores/memory", "stores/sqlite", "stores/postgres"
+MUTANTS = (
+    Mutant(
+        "fence dropped",
+        f"{_MEMORY}/tables.py",
+        "return self.live is not None and self.live.epoch == lease.epoch",
+        "return self.live is not None",
+    ),
+    Mutant(
+        "reclaim without guard",
+        f"{_MEMORY}/recovering.py",
+        "if stuck or (lost if crashed else overran and not lost):",
+        "if True:",
+    ),
+    Mutant("attempt not counted", f"{_MEMORY}/intake.py", "job.attempt + 1\n", "max(job.attempt, 1)\n"),
+    Mutant("release burns an attempt", f"{_MEMORY}/settling.py", "job.attempt -= 1", "job.attempt -= 0"),
+    Mutant(
+        "cancel forgets the attempt",
+        f"{_MEMORY}/people.py",
+        'end_attempt(tables, job, "cancelled")',
+        "job.live = None",
+    ),
+    Mutant(
+        "retry of a complete job",
+        f"{_MEMORY}/people.py",
+        "case State.FAILED | State.CANCELLED:",
+        "case State.FAILED | State.CANCELLED | State.COMPLETE:",
+    ),
+    Mutant(
+        "late result applied",
+        f"{_MEMORY}/settling.py",
+        "if job.deadline_at is not None and tables.clock.now() > job.deadline_at:\n        time_out_one",
+        "if False:\n        time_out_one",
+    ),
+    Mutant("late result told twice", f"{_MEMORY}/settling.py", "if lease.epoch not in job.late:", "if True:"),
+    Mutant(
+        "dead session comes back",
+        f"{_MEMORY}/store.py",
+        "lives = self._tables.is_live(session)",
+        "lives = session.id in self._tables.sessions",
+    ),
+    Mutant(
+        "one key runs twice",
+        f"{_MEMORY}/intake.py",
+        "if job.spec.key is not None and running[job.spec.key] >= job.spec.key_slots:",
+        "if False:",
+    ),
+    Mutant(
+        "stale holder records a step",
+        f"{_MEMORY}/settling.py",
+        "_current(tables, lease).steps[name] = result",
+        "tables.jobs[lease.job_id].steps[name] = result",
+    ),
+    Mutant(
+        "crashes without end",
+        "domain/policy.py",
+        "if attempt >= max_attempts or crashes >= max_crashes:",
+        "if crashes > 100:",
+    ),
+    Mutant(
+        "notify trusted",
+        "worker/claiming.py",
+        "self._engine.store.wait_for_work(lanes, poll)",
+        "self._engine.store.wait_for_work(lanes, 1e9)",
+    ),
+    Mutant(
+        "settlement sent once",
+        "worker/settler.py",
+        "                if self._abandoned:\n                    return log",
+        "                if True:\n                    return log",
+    ),
+    Mutant(
+        "lost claim forgotten",
+        "worker/watch.py",
+        "self._doubt_until = self._engine.clock.monotonic() + DOUBT_FOR",
+        "self._doubt_until = 0.0",
+    ),
+    Mutant(
+        "doubt ends with a late look",
+        "worker/watch.py",
+        "            self._give_back_unknown(held)\n",
+        "            self._give_back_unknown(held)\n            self._doubt_until = 0.0\n",
+    ),
+    Mutant("trial given back while it ends", "worker/watch.py", " - under_way.ending", ""),
+    Mutant(
+        "slow claim given back",
+        "worker/watch.py",
+        "if all(claim > self._suspects[lease] for claim in self._claims):",
+        "if True:",
+    ),
+    Mutant("fence dropped in sqlite", f"{_SQLITE}/sql/complete.sql", " AND job.epoch = s.value ->> 1", ""),
+    Mutant(
+        "release burns an attempt in sqlite",
+        f"{_SQLITE}/sql/requeue.sql",
+        "attempt = attempt - :back",
+        "attempt = attempt",
+    ),
+    Mutant(
+        "reclaim without guard in sqlite",
+        f"{_SQLITE}/recovering.py",
+        "if overran.get(r.lease) is (not r.crashed)}",
+        "if _holds(move, r.lease)}",
+    ),
+    Mutant(
+        "event outside the transaction",
+        f"{_SQLITE}/move.py",
+        '        self.connection.execute(\n            "INSERT INTO holdfast_event',
+        '        self.connection.execute("COMMIT")\n        self.connection.execute("BEGIN IMMEDIATE")\n'
+        '        self.connection.execute(\n            "INSERT INTO holdfast_event',
+    ),
+    Mutant(
+        "attempt unknown in the event",
+        f"{_SQLITE}/settling.py",
+        "s.attempt or _attempt_of(move, s.lease)",
+        "s.attempt",
+    ),
+    Mutant(
+        "fence dropped in postgres",
+        f"{_POSTGRES}/sql/complete.sql",
+        "job_id = ANY ($1::uuid[]) AND epoch = ANY ($2::bigint[])",
+        "job_id = ANY ($1::uuid[])",
+    ),
+    Mutant(
+        "cursor without rescan",
+        f"{_POSTGRES}/claims.py",
+        "        self._from.clear()\n        self._next.clear()\n",
+        "        return\n",
+    ),
+    Mutant(
+        "reclaim without guard in postgres",
+        f"{_POSTGRES}/recovering.py",
+        "if stuck or overran.get(r.lease) is (not r.crashed)}",
+        "if stuck or True}",
+    ),
+)
+
+
+def main(chosen: list[str]) -> int:
+    mutants = [one for one in MUTANTS if not chosen or any(word in one.name for word in chosen)]
+    with TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            _copy(ROOT / name, copy / name)
+        for net in NETS:
+            if any(_sees(net, one) for one in mutants) and not _holds(net, copy):
+                return _end(f"{net} fails without any bug; mend that first")
+        survivors = [one.name for one in mutants if not _caught(one, copy)]
+    if survivors:
+        return _end(f"nobody caught: {', '.join(survivors)}")
+    sys.stdout.write(f"all {len(mutants)} caught\n")
+    return 0
+
+
+def _end(why: str) -> int:
+    sys.stderr.write(f"mutants: {why}\n")
+    return 1
+
+
+def _copy(what: Path, where: Path) -> None:
+    if what.is_dir():
+        shutil.copytree(what, where, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copyfile(what, where)
+
+
+def _sees(net: str, mutant: Mutant) -> bool:
+    return mutant.file.startswith(NETS[net][1])
+
+
+def _caught(mutant: Mutant, copy: Path) -> bool:
+    """Run the nets one after the other until one catches it."""
+    file = copy / "src" / "holdfast" / mutant.file
+    before, began = file.read_text(encoding="utf-8"), perf_counter()
+    if before.count(mutant.old) != 1:
+        raise SystemExit(
+            f"mutants: {mutant.name}: its text is not in {mutant.file} exactly once; write it anew"
+        )
+    file.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        net = next((net for net in NETS if _sees(net, mutant) and not _holds(net, copy)), None)
+    finally:
+        file.write_text(before, encoding="utf-8")
+    told = f"caught by {net}" if net else "SURVIVED"
+    sys.stdout.write(f"{mutant.name:<44} {told:<32} {perf_counter() - began:>5.0f} s\n")
+    sys.stdout.flush()
+    return net is not None
+
+
+def _holds(net: str, copy: Path) -> bool:
+    """Whether the net is green. One that does not end in time is not."""
+    paths = os.pathsep.join([str(copy / "src"), str(copy)])
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, *NETS[net][0]]
+    try:
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
