@@ -24,7 +24,7 @@ from holdfast.worker.serving import Serving
 from holdfast.worker.settler import Settler
 from holdfast.worker.sizing import Slots
 from holdfast.worker.tenure import Tenure
-from holdfast.worker.underway import UnderWay
+from holdfast.worker.underway import LAST_WORDS, UnderWay
 from holdfast.worker.watch import Watch
 
 log = Log("holdfast.worker")
@@ -112,7 +112,8 @@ class Worker:
             for task in beside:
                 task.cancel()
             await self._settle_last(settling)
-            await asyncio.gather(settling, *beside, return_exceptions=True)
+            # Bounded: a driver that swallows a cancellation must not keep the process.
+            await asyncio.wait([settling, *beside], timeout=LAST_WORDS)
             self._processes.close()
             await self._tenure.end()
             log.info("worker.stopped", worker=self.name)
