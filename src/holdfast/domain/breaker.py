@@ -10,7 +10,7 @@
 
 `Ring` is one worker's memory of its own calls; it alone decides that worker's vote. `Breaker` is the shared value, kept
 by the store in one row and changed by compare-and-set on its version; its moments are of the store's clock.
-`judge`, `take_trial`, `end_trial` and `forced` are the only ways from one value to the next. There is no state for the time after
+`judge`, `take_trial`, `renew_trial`, `end_trial` and `forced` are the only ways from one value to the next. There is no state for the time after
 recovery: closing restarts every worker's limiter near the bottom (`holdfast.domain.limiter`), and that is the ramp.
 """
 
@@ -415,6 +415,14 @@ def take_trial(breaker: Breaker, holder: str, *, now: datetime, until: datetime)
         return None
     for place, trial in enumerate(breaker.trials):
         if trial.is_free(now):
+            return _with(breaker, place, Trial(holder, until))
+    return None
+
+
+def renew_trial(breaker: Breaker, holder: str, *, until: datetime) -> Breaker | None:
+    """*holder* lives and its call still runs: its slot stays its own until then. None when it is not its own any more."""
+    for place, trial in enumerate(breaker.trials):
+        if trial.holder == holder and trial.succeeded is None:
             return _with(breaker, place, Trial(holder, until))
     return None
 

@@ -121,7 +121,6 @@ class Admitting:
 
     async def _claim_trial(self, session: Session, group: Group, dependency: Dependency) -> list[Admitted]:
         """One job behind the half-open breaker, if there is a slot for it and a job."""
-        # Lent for as long as the call may take: the slot of a worker that is killed meanwhile is free again after that.
         timeouts = [self._engine.tasks[lane.task].policy.timeout or TRIAL_SPAN for lane in group.lanes]
         trial = await self._dependencies.take_trial(dependency, max(timeouts))
         if trial is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from holdfast.domain.breaker import Breaker, BreakerState, end_trial, judge, take_trial
+from holdfast.domain.breaker import Breaker, BreakerState, end_trial, judge, renew_trial, take_trial
 from holdfast.domain.guard import Call, Guard
 from holdfast.domain.job import Claimed, JobId, Lane, Session
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
@@ -29,7 +29,9 @@ log = Log("holdfast.worker")
 
 #: The store is told and asked this often, and this often by a worker that calls nothing.
 BEAT_EVERY, LOOK_EVERY = 1.0, 5.0
-#: A trial is lent for the time that its call may take, and this much more.
+#: A trial is lent for this long, and renewed from its middle on: the slot of a worker that is killed is soon the next one's.
+TRIAL_LOAN = timedelta(seconds=10)
+#: It is renewed for the time that its call may take, and this much more.
 TRIAL_MARGIN = timedelta(seconds=5)
 #: The time of a call that has no timeout.
 TRIAL_SPAN = timedelta(minutes=1)
@@ -58,6 +60,14 @@ class Pass(NamedTuple):
     trial: str | None  #: the slot of the shared breaker that it runs in
 
 
+class _Lent(NamedTuple):
+    """A trial that this worker has."""
+
+    dependency: Dependency
+    until: float  #: as the store knows it, by our own clock
+    end: float  #: its call has ended by then, or nobody told us
+
+
 class Dependencies:
     """The guards of one worker process."""
 
@@ -70,6 +80,7 @@ class Dependencies:
         self._heard_at = 0.0
         self._looked_at = -LOOK_EVERY
         self._trials = 0
+        self._lent: dict[str, _Lent] = {}
         self._no_trial_before: dict[Dependency, float] = {}
 
     async def serve(self, dependencies: Collection[Dependency]) -> None:
@@ -128,11 +139,13 @@ class Dependencies:
         self._trials += 1
         holder = f"{self._engine.ids.worker_name()}/{self._trials}"
         for _ in range(SWAPS):
-            now = self._store_now(dependency)
-            lent = take_trial(guard.shared, holder, now=now, until=now + span + TRIAL_MARGIN)
+            now, began = self._store_now(dependency), self._engine.clock.monotonic()
+            lent = take_trial(guard.shared, holder, now=now, until=now + TRIAL_LOAN)
             if lent is None:
                 return None
             if await self._swap(dependency, lent):
+                end = began + (span + TRIAL_MARGIN).total_seconds()
+                self._lent[holder] = _Lent(dependency, began + TRIAL_LOAN.total_seconds(), end)
                 return holder
             await self._look()
         return None
@@ -282,6 +295,19 @@ class Dependencies:
         elif self._guards and now >= self._looked_at + LOOK_EVERY:
             self._looked_at = now
             await self._hear(await self._engine.store.outlooks())
+        for holder, lent in list(self._lent.items()):
+            if now > lent.until - TRIAL_LOAN.total_seconds() / 2:
+                await self._renew(holder, lent)
+
+    async def _renew(self, holder: str, lent: _Lent) -> None:
+        """Once a beat at most: whoever swaps in between is heard by the next one."""
+        now = self._engine.clock.monotonic()
+        until = self._store_now(lent.dependency) + TRIAL_LOAN
+        renewed = renew_trial(self._guard(lent.dependency).shared, holder, until=until)
+        if renewed is None or now > lent.end:
+            self._lent.pop(holder, None)
+        elif await self._swap(lent.dependency, renewed) and holder in self._lent:
+            self._lent[holder] = lent._replace(until=now + TRIAL_LOAN.total_seconds())
 
     def _report(self, dependency: Dependency, guard: Guard, now: float) -> Report:
         limiter = guard.limiter
@@ -357,6 +383,7 @@ class Dependencies:
 
     async def _end_trial(self, dependency: Dependency, holder: str, outcome: Outcome) -> None:
         guard = self._guard(dependency)
+        self._lent.pop(holder, None)
         try:
             for _ in range(SWAPS):
                 ended = end_trial(guard.shared, holder, outcome)

@@ -85,6 +85,13 @@ def test_in_fail_fast_mode_a_job_fails_at_once_and_its_retry_succeeds_later(site
 
     until(retried)
 
+    def closed() -> bool:
+        """Each file that comes is a trial, as long as there are any: the next test begins with a closed breaker."""
+        site.converted(plain(words="a trial"))
+        return site.breaker() == "closed"
+
+    until(closed)
+
 
 def test_a_worker_that_dies_is_replaced_and_the_xml_is_made_once(site: RunningSite) -> None:  # C6
     worker = site.start_worker(WORKER_LEASE_TTL_SEC="2")
