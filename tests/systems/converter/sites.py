@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from holdfast import Holdfast
+from holdfast.errors import Conflict
 from tests.systems.converter.gateways import ROOT, RunningGateway
 
 T = TypeVar("T")
@@ -149,6 +150,17 @@ class RunningSite:
                 return next((str(seen.breaker.state) for seen in await app.breakers()), "closed")
 
         return apart(look)
+
+    def cancel(self, job_ids: list[str]) -> None:
+        """Those that have not ended."""
+
+        async def clear() -> None:
+            async with Holdfast(self.environment["DATABASE_URL"]) as app:
+                for job_id in job_ids:
+                    with contextlib.suppress(Conflict):
+                        await app.cancel(job_id)
+
+        apart(clear)
 
     def job(self, job_id: str) -> dict[str, Any]:
         found: dict[str, Any] = self.http.get(f"/api/jobs/{job_id}").raise_for_status().json()
