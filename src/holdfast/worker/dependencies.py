@@ -30,7 +30,7 @@ log = Log("holdfast.worker")
 #: The store is told and asked this often, and this often by a worker that calls nothing.
 BEAT_EVERY, LOOK_EVERY = 1.0, 5.0
 #: A trial is lent for this long, and renewed from its middle on: the slot of a worker that is killed is soon the next one's.
-TRIAL_LOAN = timedelta(seconds=10)
+TRIAL_LOAN = timedelta(seconds=5)
 #: It is renewed for the time that its call may take, and this much more.
 TRIAL_MARGIN = timedelta(seconds=5)
 #: The time of a call that has no timeout.
