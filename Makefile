@@ -1,7 +1,7 @@
 # Needs python3 (3.11 or newer) with pip, git and make. `make` alone lists the commands.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup run test lint check bench demo mutants simulate-long lock fresh-check clean
+.PHONY: help setup run test lint check bench demo mutants torture simulate-long lock fresh-check clean
 
 BIN := .venv/bin
 # For make run: where it listens, where everything it keeps goes, and sqlite or postgres
@@ -10,9 +10,12 @@ DATA ?= ./data
 STORE ?= sqlite
 # More for pytest, e.g. make test ARGS="-k lease -x"
 ARGS ?=
-WORKERS ?= auto
+# Four even on two cores: many tests wait for servers and processes
+WORKERS ?= 4
 # For make simulate-long: how many seeds in memory; a fifth of them on SQLite
 SEEDS ?= 5000
+# For make torture: how long on each store
+MINUTES ?= 1
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +30,7 @@ run: ## Set up and start the converter: page, API, worker and gateway (PORT=8000
 test: setup ## Set up and run the whole suite, with private servers
 	@tools/system
 	@$(MAKE) lint
-	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 lint: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run .venv/bin/ruff format ." >&2; exit 1; }
@@ -36,7 +39,7 @@ lint: setup
 	@$(BIN)/lint-imports --no-logo >.boot/imports.log 2>&1 || { cat .boot/imports.log >&2; exit 1; }
 
 check: lint ## Format, lint, types, import arrows, fast tests
-	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 -m "not slow and not service" $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not service" $(ARGS)
 
 bench: setup ## Measure speed; figures go to the terminal
 	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }
@@ -48,6 +51,10 @@ demo: ## A one-minute tour in the terminal: a killed worker, an outage, the brea
 
 mutants: setup ## Plant bugs in a copy of the source and show which test catches each
 	@$(BIN)/python tools/mutants.py $(ARGS)
+
+torture: setup ## Real workers and stores under blows, then an audit (MINUTES=1 on each; ARGS="--store sqlite --record")
+	@tools/system
+	@$(BIN)/python -m tests.torture --minutes $(MINUTES) $(ARGS)
 
 simulate-long: setup ## Play many seeds on both stores (SEEDS=5000), and walk the largest exhaustive scenario
 	@$(BIN)/python -m tests.simulation 0 $(SEEDS)

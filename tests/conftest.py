@@ -10,6 +10,11 @@
 | `durable_postgres` | function | a server of one's own with fsync on, to be killed and started again       |
 | `pgbouncer`        | session  | a running `PgBouncer` in transaction mode before `postgres`               |
 | `pgbouncer_url`    | function | the URL of `postgres_url`'s database through it, with `?prepare=off`      |
+| `rabbitmq`         | session  | a running `RabbitMq`; not to be killed                                    |
+| `rabbitmq_url`     | session  | its amqp:// address; queues of each test have names of their own          |
+| `own_rabbitmq`     | module   | one that may be killed and started again                                  |
+| `redis_server`     | session  | a running `RedisServer`                                                   |
+| `nats_server`      | session  | a running `NatsServer`                                                    |
 """
 
 import itertools
@@ -20,11 +25,23 @@ from typing import TypeVar
 import pytest
 
 from tests.services import keeper
+from tests.services.nats import NatsServer
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import NotInstalled, Postgres
 from tests.services.proxy import Proxy
+from tests.services.rabbitmq import RabbitMq
+from tests.services.redis import RedisServer
 
-SERVICES = {"postgres", "postgres18", "durable_postgres", "pgbouncer"}
+SERVICES = {
+    "postgres",
+    "postgres18",
+    "durable_postgres",
+    "pgbouncer",
+    "rabbitmq",
+    "own_rabbitmq",
+    "redis_server",
+    "nats_server",
+}
 _numbers = itertools.count(1)
 T = TypeVar("T")
 
@@ -88,6 +105,35 @@ def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
 @pytest.fixture
 def pgbouncer_url(pgbouncer: PgBouncer, postgres_url: str) -> str:
     return f"{pgbouncer.route(postgres_url)}?prepare=off"
+
+
+@pytest.fixture(scope="session")
+def rabbitmq() -> Iterator[RabbitMq]:
+    with installed(RabbitMq) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_url(rabbitmq: RabbitMq) -> str:
+    return rabbitmq.url()
+
+
+@pytest.fixture(scope="module")
+def own_rabbitmq() -> Iterator[RabbitMq]:
+    with installed(RabbitMq) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    with installed(RedisServer) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def nats_server() -> Iterator[NatsServer]:
+    with installed(NatsServer) as running:
+        yield running
 
 
 def server(major: int | None = None, *, durable: bool = False) -> Postgres:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from holdfast.domain.job import Artefact, Attempt, DeadLetter, Event, JobRow, LateResult, WorkerRow
     from holdfast.domain.limits import Limit, Limits
     from holdfast.domain.moves import MOVES, State
+    from holdfast.domain.outside import Done, Failed, PutBack, Reply, Report
     from holdfast.domain.policy import Retry
     from holdfast.domain.schedule import Cron, Every
     from holdfast.domain.windows import Window, Windows
@@ -50,8 +51,10 @@ __all__ = [
     "Conflict",
     "Cron",
     "DeadLetter",
+    "Done",
     "Event",
     "Every",
+    "Failed",
     "Fatal",
     "Handle",
     "Hold",
@@ -67,7 +70,10 @@ __all__ = [
     "Moved",
     "Page",
     "PayloadError",
+    "PutBack",
     "Reject",
+    "Reply",
+    "Report",
     "ResultExpired",
     "Retention",
     "Retry",
@@ -116,6 +122,11 @@ _HOMES = {
     "Limits": "holdfast.domain.limits",
     "MOVES": "holdfast.domain.moves",
     "State": "holdfast.domain.moves",
+    "Done": "holdfast.domain.outside",
+    "Failed": "holdfast.domain.outside",
+    "PutBack": "holdfast.domain.outside",
+    "Reply": "holdfast.domain.outside",
+    "Report": "holdfast.domain.outside",
     "Retry": "holdfast.domain.policy",
     "Cron": "holdfast.domain.schedule",
     "Every": "holdfast.domain.schedule",

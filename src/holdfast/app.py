@@ -40,13 +40,16 @@ from holdfast.engine.calling import Calls
 from holdfast.engine.engine import Engine
 from holdfast.engine.engines import Engines
 from holdfast.engine.observing import Observers
+from holdfast.engine.outboxstore import PublishesDirectly
 from holdfast.engine.policies.reloading import Reloader, find
 from holdfast.engine.policies.values import Policies
 from holdfast.engine.ports import Artefacts, Clock, Hook, RegistersLanes, Retention, Rng, Store
 from holdfast.engine.settings import Settings
 from holdfast.engine.tasks import EXECUTORS, STUCK_ACTIONS, Policy, Task
+from holdfast.engine.transport import Topic
 from holdfast.errors import UnknownTask, UsageError
 from holdfast.portal import Portal, SyncVerbs
+from holdfast.relaying import Relaying
 from holdfast.verbs import Verbs
 from holdfast.webhooks.delivering import install as install_webhooks
 from holdfast.webhooks.dispatching import DISPATCH_EVERY, Dispatching
@@ -76,7 +79,7 @@ T = TypeVar("T")
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
-class Holdfast(Verbs):
+class Holdfast(Relaying, Verbs):
     """A set of tasks over one database.
 
     *url* defaults to `HOLDFAST_DATABASE_URL`, else `sqlite:///holdfast.db`. Settings (`lease`, `heartbeat`, `poll`,
@@ -101,6 +104,7 @@ class Holdfast(Verbs):
         self.retention = retention
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: dict[str, Schedule] = {}
+        self.topics: dict[str, Topic] = {}
         self._reloader = Reloader(find(policies, os.environ))
         self.admission = Admission(lambda: self._reloader.policies)
         self.observers = Observers()  #: told of what this process does with jobs
@@ -153,7 +157,7 @@ class Holdfast(Verbs):
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:
         """Make a function a task. *execute* is "async" (on the loop), "thread" or "process"; by default an
         `async def` runs on the loop, a plain `def` in a thread, and a plain `def` with a *timeout* in a process,
-        because a thread cannot be stopped."""
+        because a thread cannot be stopped. "outside": no worker runs it; others do, and tell of it (`begin`, `end`)."""
 
         def decorate(function: Callable[..., Any]) -> Task[..., Any]:
             return self._add_task(function, **options)
@@ -394,6 +398,30 @@ class Holdfast(Verbs):
             return answers
         return self.portal.call(lambda engine: engine.enqueue(jobs))
 
+    def publish_sync(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        id: str | None = None,  # noqa: A002 - as `enqueue` calls it
+        connection: Any = None,
+    ) -> str:
+        """`publish` for code without an event loop."""
+        engine = self._sync_engine()
+        message = engine.new_message(
+            topic, payload, key=key, headers=headers, message_id=id, trace=self.current_trace()
+        )
+        direct: object = self._engines.direct()
+        if connection is not None:
+            engine.publish_sync([message], connection)
+        elif isinstance(direct, PublishesDirectly):
+            direct.publish_sync([message])
+        else:
+            self.portal.call(lambda there: there.publish([message]))
+        return message.id
+
     def _sync_engine(self) -> Engine:
         """An engine for calls that need no event loop: enqueueing on SQLite and on connections of the caller's."""
         self._check_policies()
@@ -460,8 +488,10 @@ class Holdfast(Verbs):
         duties: bool = True,
         until_idle: bool = False,
         handle_signals: bool = False,
+        relay: bool = False,
     ) -> None:
-        """Work until cancelled or told to stop. *until_idle* returns when nothing is left that could be run."""
+        """Work until cancelled or told to stop. *until_idle* returns when nothing is left that could be run. *relay*: bring
+        messages to their targets, too, if there are topics."""
         engine = await self.engine()
         for task in install_webhooks(self):
             self._reloader.adopt(task)
@@ -490,6 +520,9 @@ class Holdfast(Verbs):
             if self._reloader.path is not None:
                 looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
                 stack.push_async_callback(_end, looking)
+            if relay and self.topics:
+                relaying = asyncio.create_task(self.make_relay(engine).run(), name="relay")
+                stack.push_async_callback(_end, relaying)
             await _run_together(worker, chores if duties else None)
 
 

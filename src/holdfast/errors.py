@@ -8,6 +8,7 @@ HoldfastError
 │   ├── UnknownWebhook    no webhook has this id
 │   ├── UnknownKey        no valid key has this id
 │   ├── UnknownOperation  no operation has this id
+│   ├── UnknownMessage    no message has this id
 │   └── UnknownJob        no job has this id
 ├── BadSignature          a message was not signed by whom it says
 ├── Conflict              a person's move lost to the state the job is in
@@ -94,6 +95,16 @@ class UnknownOperation(UsageError):
             f"no operation has the id {operation_id[:60]}; `holdfast operations list` shows those there are"
         )
         self.operation_id = operation_id
+
+
+class UnknownMessage(UsageError):
+    """No message has this id."""
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(
+            f"no message has the id {str(message_id)[:60]!r}; `holdfast outbox list` shows those there are"
+        )
+        self.message_id = message_id
 
 
 class BadSignature(HoldfastError):

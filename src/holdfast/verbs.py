@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from typing import Any
 
 from holdfast.desk import Desk
@@ -23,16 +24,18 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.lanes import Held
 from holdfast.domain.moves import State
+from holdfast.domain.outside import Outcome, Report
 from holdfast.engine.engine import Engine
 from holdfast.engine.explaining import LaneRow, QueueRow
 from holdfast.engine.filters import dead_letter_filter, job_filter
 from holdfast.engine.lanestore import Outlook
 from holdfast.engine.ports import Page, Retention
 from holdfast.errors import JobFailed
+from holdfast.outbox import OutboxVerbs
 from holdfast.webhooks.verbs import WebhookVerbs
 
 
-class Verbs(WebhookVerbs, Desk, ABC):
+class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
     """What can be done with jobs, through whatever engine is at hand."""
 
     @abstractmethod
@@ -146,6 +149,24 @@ class Verbs(WebhookVerbs, Desk, ABC):
     async def cancel(self, job_id: str, *, by: str = "api", reason: str = "") -> None:
         """Queued or processing → cancelled. A running attempt is told to stop."""
         await (await self.engine()).cancel(job_id, by=by, reason=reason)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """A connection of the store in a transaction that commits on leaving: for what is to be stored together, e.g.
+        `enqueue(connection=…)`, `publish(connection=…)` and rows of your own."""
+        async with (await self.engine()).store.transaction() as connection:
+            yield connection
+
+    async def begin(
+        self, job_id: str, *, generation: int, worker: str, lease: Duration | None = None
+    ) -> Report:
+        """Somebody outside has taken up a job of a task with `execute="outside"`; it is reclaimed when *lease* is over."""
+        engine = await self.engine()
+        return await engine.begin(JobId(job_id), generation=generation, worker=worker, lease=optional(lease))
+
+    async def end(self, job_id: str, outcome: Outcome, *, generation: int, worker: str) -> Report:
+        """What came of it outside: `Done(result)`, `Failed(code, detail)` or `PutBack(delay, why)`. May be sent twice."""
+        return await (await self.engine()).end(JobId(job_id), outcome, generation=generation, worker=worker)
 
     async def dead_letters(
         self, *, after: str | None = None, limit: int = 50, **where: Any

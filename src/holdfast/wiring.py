@@ -1,4 +1,4 @@
-"""The only file that picks a concrete store, place for artefacts, clock, chance, ids and threads. Everything else is given them."""
+"""The only file that picks a concrete store, target of messages, place for artefacts, clock, chance, ids and threads. Everything else is given them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from holdfast.domain.addresses import networks
@@ -19,6 +20,7 @@ from holdfast.domain.job import JobId
 from holdfast.engine.calling import Calls
 from holdfast.engine.ports import Artefacts, Clock, Store, Threads
 from holdfast.engine.settings import DEFAULT_URL
+from holdfast.engine.transport import Transport
 from holdfast.errors import UsageError
 
 
@@ -97,6 +99,39 @@ def make_outbound(allowed: str) -> Calls:
     from holdfast.outbound import Outbound
 
     return Outbound(allowed=networks(allowed))
+
+
+def make_transport(
+    address: str, topics: Mapping[str, Any], clock: Clock, calls: Callable[[], Calls]
+) -> Transport:
+    """The target that *address* names, for these *topics* (name → `transports.targets`); drivers are imported only when they
+    are asked for."""
+    scheme, _, rest = address.partition("://")
+    try:
+        match scheme:
+            case "memory":
+                from holdfast.transports.memory import MemoryTransport
+
+                return MemoryTransport(rest)
+            case "amqp" | "amqps":
+                from holdfast.transports.rabbitmq import RabbitTransport
+
+                return RabbitTransport(address, topics)
+            case "redis" | "rediss":
+                from holdfast.transports.redis import RedisTransport
+
+                return RedisTransport(address, topics)
+            case "nats" | "tls":
+                from holdfast.transports.nats import NatsTransport
+
+                return NatsTransport(address, topics)
+    except ModuleNotFoundError as error:
+        extra = {"aio_pika": "amqp"}.get(error.name or "", error.name)
+        raise UsageError(f"{scheme}:// needs the driver {error.name}; pip install 'holdfast[{extra}]'") from None
+    from holdfast.transports.webhook import WebhookTransport
+    from holdfast.webhooks.signature import sign
+
+    return WebhookTransport(address, topics, clock, calls(), sign)
 
 
 def thread_pool(size: int) -> Executor:

@@ -15,6 +15,9 @@ For PostgreSQL, the two ways a commit can be in doubt:
         meal = proxy.eat_answer("INSERT")           # the next INSERT; None: any statement (and fetchval)
         meal = proxy.eat_request(b"COMMIT")         # the request is lost: the server never sees it
         assert meal.wait(5)                         # it has happened
+
+`Proxy(host, port, postgres=False)` stands before any other server; its `eat_answer(words)` swallows the next bytes that
+contain them, and cuts that connection.
 """
 
 import asyncio
@@ -47,8 +50,9 @@ class Cut(Exception):
 class Proxy:
     host = "127.0.0.1"
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, postgres: bool = True) -> None:
         self.target = (host, port)
+        self._postgres = postgres
         self.port = 0
         self.heal()
         self._links: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
@@ -142,7 +146,9 @@ class Proxy:
             writers.append(up_writer)
             pumps = {
                 asyncio.create_task(self._pump(reader, up_writer, self._request)),
-                asyncio.create_task(self._pump(up_reader, writer, Answers(self))),
+                asyncio.create_task(
+                    self._pump(up_reader, writer, Answers(self) if self._postgres else self._answer)
+                ),
             }
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -185,6 +191,14 @@ class Proxy:
         meal = self.request_to_eat
         if meal and meal.what in chunk:
             self.request_to_eat = None
+            meal.set()
+            raise Cut
+        return chunk
+
+    def _answer(self, chunk: bytes) -> bytes:
+        meal = self.answer_to_eat
+        if meal and meal.what in chunk:
+            self.answer_to_eat = None
             meal.set()
             raise Cut
         return chunk

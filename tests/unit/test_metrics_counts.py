@@ -54,6 +54,7 @@ def test_the_names_are_those_of_the_promise() -> None:  # E62
             "breaker_open_seconds_total",
             "dependency_latency_seconds",
             "outbox_lag_seconds",
+            "outbox_parked",
             "dead_letters",
             "time_to_success_seconds",
         ]

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 #: command → where it is ("module:attribute") and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("holdfast.cli.worker:up", "Make the database ready and run a worker with all duties."),
+    "up": ("holdfast.cli.worker:up", "Make the database ready; run a worker, duties and relay."),
     "worker": ("holdfast.cli.worker:worker", "Run jobs until told to stop."),
+    "relay": ("holdfast.cli.outbox:relay", "Bring messages of the outbox to their targets."),
     "serve": ("holdfast.cli.serve:serve", "Answer the HTTP API."),
     "migrate": ("holdfast.cli.migrate:migrate", "Bring the database's schema up to date."),
     "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs; retry and cancel them."),
@@ -23,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "keys": ("holdfast.cli.keys:keys", "Keys of the HTTP API: make, rotate and revoke them."),
     "operations": ("holdfast.cli.operations:operations", "Work on many jobs at once: how it stands."),
     "webhooks": ("holdfast.cli.webhooks:webhooks", "Who is told of what happens: make, test, enable."),
+    "outbox": ("holdfast.cli.outbox:outbox", "Messages for others: look, replay and park them."),
     "workers": ("holdfast.cli.workers:workers", "List the workers that live."),
     "doctor": ("holdfast.cli.doctor:doctor", "Check the database and say what is wrong."),
     "bench": ("holdfast.cli.bench:bench", "Measure this store on this machine."),

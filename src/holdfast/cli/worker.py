@@ -50,6 +50,9 @@ MetricsHostOption = Annotated[
 ]
 ApiPortOption = Annotated[int | None, typer.Option("--api-port", min=0, max=65535, hidden=True)]
 ApiHostOption = Annotated[str, typer.Option("--api-host", hidden=True)]
+RelayOption = Annotated[
+    bool, typer.Option("--relay", help="Bring messages of the outbox to their targets, too.")
+]
 UpPortOption = Annotated[
     int | None,
     typer.Option(
@@ -75,6 +78,7 @@ def run_worker(
     metrics_host: MetricsHostOption = "127.0.0.1",
     api_port: ApiPortOption = None,
     api_host: ApiHostOption = "127.0.0.1",
+    relay: RelayOption = False,
 ) -> int:
     """Run jobs until SIGTERM or SIGINT; a second one ends at once and gives back what runs."""
     from holdfast.cli.supervisor import die_with_parent
@@ -82,9 +86,11 @@ def run_worker(
     die_with_parent()
     watched = None if metrics_port is None else (metrics_host, metrics_port)
     if processes > 1 or reload:
-        return _supervise(app, concurrency, queues, processes, reload, no_duties, until_idle, watched)
+        return _supervise(
+            app, concurrency, queues, processes, reload, no_duties, until_idle, watched, relay=relay
+        )
     answered = None if api_port is None else (api_host, api_port)
-    return _work(load_app(app), concurrency, queues, not no_duties, until_idle, watched, answered)
+    return _work(load_app(app), concurrency, queues, not no_duties, until_idle, watched, answered, relay)
 
 
 @up.command()
@@ -97,15 +103,18 @@ def run_up(
     port: UpPortOption = None,
     host: UpHostOption = "127.0.0.1",
 ) -> int:
-    """Make the database ready, say how to enqueue, and run a worker with all duties; with --port the HTTP API too."""
+    """Make the database ready, say how to enqueue, and run a worker with all duties and the relay; with --port the HTTP
+    API too."""
     found = load_app(app)
     asyncio.run(found.migrate())
     for line in how_to(found, app):
         print(line, flush=True)
     answered = None if port is None else (host, port)
     if processes > 1 or reload:
-        return _supervise(app, concurrency, queues, processes, reload, False, False, answered=answered)
-    return _work(found, concurrency, queues, True, False, answered=answered)
+        return _supervise(
+            app, concurrency, queues, processes, reload, False, False, answered=answered, relay=True
+        )
+    return _work(found, concurrency, queues, True, False, answered=answered, relay=True)
 
 
 def how_to(app: Holdfast, name: str) -> list[str]:
@@ -128,6 +137,7 @@ def _work(
     until_idle: bool,
     watched: tuple[str, int] | None = None,
     answered: tuple[str, int] | None = None,
+    relay: bool = False,
 ) -> int:
     from holdfast import logs
     from holdfast.cli.serve import answering, run_loop
@@ -146,6 +156,7 @@ def _work(
                 duties=duties,
                 until_idle=until_idle,
                 handle_signals=True,
+                relay=relay,
             )
         _leave_tasks()  # here: the loop would wait for them before it ends
 
@@ -203,6 +214,8 @@ def _supervise(
     until_idle: bool,
     watched: tuple[str, int] | None = None,
     answered: tuple[str, int] | None = None,
+    *,
+    relay: bool = False,
 ) -> int:
     from holdfast import logs
     from holdfast.cli.supervisor import Supervisor
@@ -217,8 +230,9 @@ def _supervise(
     command += ["--no-duties"] * no_duties + ["--until-idle"] * until_idle
 
     def own(place: int) -> list[str]:
-        """A port is one process's own: whoever asks must know whom. The API is answered by the first of them."""
-        given: list[str] = []
+        """A port is one process's own: whoever asks must know whom. The API is answered by the first of them, which is the
+        relay, too: more are allowed, and of no use."""
+        given: list[str] = ["--relay"] * (relay and place == 0)
         if watched is not None:
             host, port = watched
             given += ["--metrics-host", host, "--metrics-port", str(port + place if port else 0)]

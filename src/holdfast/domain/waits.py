@@ -26,6 +26,7 @@ class Reason(StrEnum):
     PAUSED = "paused"
     RETRY_AFTER = "retry_after"
     GATE = "gate"
+    OUTSIDE = "outside"
     UNKNOWN_TASK = "unknown_task"
     NO_WORKER = "no_worker"
     BREAKER_OPEN = "breaker_open"
@@ -83,6 +84,7 @@ class Facts:
     holds: Sequence[Held] = ()
     workers: Sequence[WorkerRow] = ()
     tasks: Collection[str] | None = None
+    outside: bool = False  #: others execute it
     dependency: Guarded | None = None
     bounds: Sequence[Bound] = ()
     windows: Windows | None = None
@@ -146,6 +148,10 @@ def _refused(facts: Facts) -> Iterator[Wait]:
 
 def _unserved(facts: Facts) -> Iterator[Wait]:
     row = facts.row
+    if facts.outside:
+        text = f"{row.task} is executed outside, and nobody there has taken this one up"
+        yield Wait(Reason.OUTSIDE, text, endless=True)
+        return
     if facts.tasks is not None and row.task not in facts.tasks:
         text = f"this app has no task {row.task!r} ({near(row.task, facts.tasks)}); run a worker that has it"
         yield Wait(Reason.UNKNOWN_TASK, text, endless=True)

@@ -64,6 +64,7 @@ class Duties:
         ]
         self.add("operations", OPERATIONS_EVERY, Operations(engine).run)
         self.add("requests", FORGET_EVERY, lambda: forget(engine))
+        self.add("messages", FORGET_EVERY, engine.forget_messages)
         stuck = Stuck(engine)
         self.all.append(Duty("stuck", stuck.every, stuck.run))
         if schedules:

@@ -28,6 +28,7 @@ from holdfast.domain.job import (
     WorkerRow,
 )
 from holdfast.domain.moves import FINISHED, Kind
+from holdfast.domain.outbox import NewMessage
 from holdfast.domain.policy import Retry, judge_crash, judge_failure
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.admission import Admission
@@ -38,6 +39,7 @@ from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.explaining import Explaining
 from holdfast.engine.log import Log, presentable
 from holdfast.engine.observing import Observers
+from holdfast.engine.outside import Outside
 from holdfast.engine.payload import decode_any
 from holdfast.engine.ports import (
     Artefacts,
@@ -50,6 +52,7 @@ from holdfast.engine.ports import (
     Rng,
     Store,
 )
+from holdfast.engine.publishing import Publishing
 from holdfast.engine.settings import Settings
 from holdfast.engine.steering import Steering
 from holdfast.engine.tasks import STUCK_ACTIONS, Task
@@ -61,7 +64,7 @@ log = Log("holdfast.engine")
 BATCH = 500
 
 
-class Engine(Steering, Explaining):
+class Engine(Steering, Explaining, Outside, Publishing):
     """One store, the tasks known here, and the clock, chance and ids that everything is decided with."""
 
     def __init__(
@@ -83,6 +86,7 @@ class Engine(Steering, Explaining):
         self.observers = observers or Observers()
         self.keeper = Keeper(store, artefacts, settings.result_limit)
         self._enqueues: Coalescer[NewJob, Enqueued] = Coalescer(self._enqueue)
+        self._publishes: Coalescer[NewMessage, None] = Coalescer(self._publish)
         self.reclaim_due = -math.inf  #: when this process should look for lost leases again
         self._make_calls = calls
 

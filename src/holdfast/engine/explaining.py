@@ -71,6 +71,7 @@ class Explaining:
                 holds=await self.store.holds(),
                 workers=await self.store.workers(),
                 tasks=self.tasks or None,
+                outside=task is not None and task.policy.execute == "outside",
                 dependency=await self._guarded(standing.lane),
                 bounds=[_bound(cap, standing.use) for cap in caps],
                 windows=None if task is None else task.policy.retry.windows,

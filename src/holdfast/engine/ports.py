@@ -41,6 +41,7 @@ from holdfast.domain.standing import Standing
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.doorstore import DoorStore
 from holdfast.engine.lanestore import Cap, LaneStore
+from holdfast.engine.outboxstore import OutboxStore
 
 
 class Clock(Protocol):
@@ -147,7 +148,7 @@ class Page(NamedTuple):
     next: str | None
 
 
-class Store(LaneStore, DoorStore, Protocol):
+class Store(LaneStore, DoorStore, OutboxStore, Protocol):
     """Jobs at rest. Methods are safe to call concurrently from one event loop."""
 
     hooks: list[tuple[frozenset[Kind], Hook]]
@@ -203,6 +204,16 @@ class Store(LaneStore, DoorStore, Protocol):
         Lanes that are held are passed by; a *trial* takes from behind a breaker that holds its lanes, but not from behind
         other holds. *caps* bound the jobs of all these lanes together, over all workers. Levels of priority are served by
         weight (`domain.fairness.Turns`), the owners of a fair lane in turn.
+        """
+
+    async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
+        """This one job, due or not, passing by whatever holds its lane; None when it does not wait in this generation."""
+
+    async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
+        """What came for a job that has ended, from somebody who holds no lease of it. Nothing is changed.
+
+        LATE: it had ended by deadline or by a person, and this is kept, once a generation. REPEATED: it had ended as it
+        should. STALE: it lives in another generation by now (which is on record), or has not ended.
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
@@ -38,6 +38,10 @@ class Settings:
     keep_logs: str = "failed"  #: which attempts keep what their handlers logged
     tracing: bool = False  #: a span for every attempt, linked to its caller's (OpenTelemetry)
     outbound_allow: str = ""  #: networks that webhooks may lead to although they are not public
+    broker: str | None = field(default=None, repr=False)  #: where topics go that name no address of their own
+    outbox_poll: timedelta = timedelta(seconds=5)  #: how often a relay looks by itself
+    outbox_batch: int = 50  #: how many messages a relay takes at a time
+    outbox_stale: timedelta = timedelta(seconds=60)  #: a message that waits this long is told of
 
     @property
     def beat_every(self) -> timedelta:
@@ -84,6 +88,8 @@ def _read(source: str, name: str, value: Any) -> Any:
                 f"{source}: {shown!r} is no place to keep artefacts; use a folder, file:///… or s3://…"
             )
         return place
+    if name == "broker":
+        return str(value)
     if name == "outbound_allow":
         try:
             networks(str(value))
@@ -99,7 +105,7 @@ def _read(source: str, name: str, value: Any) -> Any:
         if value not in KEEP_LOGS:
             raise UsageError(f"{source} is {value!r}; it is one of {', '.join(KEEP_LOGS)}")
         return value
-    if name not in ("concurrency", "min_concurrency", "payload_limit", "result_limit"):
+    if name not in ("concurrency", "min_concurrency", "payload_limit", "result_limit", "outbox_batch"):
         try:
             span = duration(value)
         except UsageError as error:

@@ -24,7 +24,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
-EXECUTORS = ("async", "thread", "process")
+EXECUTORS = ("async", "thread", "process", "outside")
 #: What becomes of an attempt that runs on for too long while its worker lives.
 STUCK_ACTIONS = ("report", "retry")
 

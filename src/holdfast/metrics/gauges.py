@@ -9,6 +9,7 @@ from datetime import datetime
 
 from holdfast.domain.breaker import BreakerState
 from holdfast.domain.census import Census
+from holdfast.domain.outbox import Lag
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Outlook
 from holdfast.engine.log import Log
@@ -29,6 +30,7 @@ LONGEST_LOOK = 5.0
 class Seen:
     census: Census
     outlooks: Sequence[Outlook]
+    lags: Sequence[Lag] = ()
 
 
 class Gauges:
@@ -57,7 +59,7 @@ class Gauges:
         try:
             async with asyncio.timeout(LONGEST_LOOK):
                 store = (await self._engine()).store
-                self.seen = Seen(await store.census(MOST), await store.outlooks())
+                self.seen = Seen(await store.census(MOST), await store.outlooks(), await store.lags())
                 self._add_open_time(self.seen.outlooks)
         except (StoreError, TimeoutError) as error:
             log.warning("metrics.waits", reason=str(error) or f"no answer within {LONGEST_LOOK:.0f} s")

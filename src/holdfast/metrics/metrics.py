@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.breaker import BreakerState
+from holdfast.domain.outbox import Lag
 from holdfast.engine.engine import Engine
 from holdfast.engine.observing import Observers
 from holdfast.engine.ports import Clock
@@ -103,7 +104,19 @@ class Metrics:
             "dead_letters": [((), seen.census.dead_letters)],
             "breaker_state": states.items(),
             "breaker_open_seconds_total": opened.items(),
+            **_outbox(seen.lags),
         }
+
+
+def _outbox(lags: Sequence[Lag]) -> Mapping[str, Samples]:
+    """No outbox, no value; one in which nothing waits has no lag."""
+    if not lags:
+        return {}
+    oldest = max((lag.oldest.total_seconds() for lag in lags if lag.oldest is not None), default=0.0)
+    return {
+        "outbox_lag_seconds": [((), oldest)],
+        "outbox_parked": [((), sum(lag.parked for lag in lags))],
+    }
 
 
 def _bounded(label: str, known: Mapping[tuple[str, ...], Any]) -> tuple[str, ...]:

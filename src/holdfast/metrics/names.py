@@ -55,8 +55,9 @@ FAMILIES: dict[str, Family] = {
         "counter", ("dependency",), "How long the breaker was not closed, since this process began to look."
     ),
     "outbox_lag_seconds": Family(
-        "gauge", (), "How long the oldest message in the outbox waits; no outbox, no value."
+        "gauge", (), "How long the oldest message in the outbox waits; an empty outbox has no value."
     ),
+    "outbox_parked": Family("gauge", (), "Messages that no further try can help: a person decides."),
 }
 
 #: More label sets than this share one, whose labels are all "other".

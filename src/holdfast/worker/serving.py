@@ -24,14 +24,15 @@ class Serving:
         self._warn_at = -math.inf
 
     async def lanes(self) -> list[Lane]:
-        names = {task.name for task in self._engine.tasks.values()}
+        names = set(self._engine.tasks)
+        ours = {task.name for task in self._engine.tasks.values() if task.policy.execute != "outside"}
         own = {task.lane for task in self._engine.tasks.values()}
         lanes = own | {lane._replace(fair=True) for lane in own} | await self._engine.store.lanes()
         await self._warn_of({lane for lane in lanes if lane.task not in names | self._warned})
         return sorted(
             lane
             for lane in lanes
-            if lane.task in names and (self._queues is None or lane.queue in self._queues)
+            if lane.task in ours and (self._queues is None or lane.queue in self._queues)
         )
 
     async def _warn_of(self, strange: set[Lane]) -> None:

@@ -90,6 +90,14 @@ def claim(tables: Tables, session: Session, lanes: Sequence[Lane], limit: int) -
     return claimed
 
 
+def claim_job(tables: Tables, session: Session, job_id: JobId, generation: int) -> Claimed | None:
+    job = tables.jobs.get(job_id)
+    if job is None or job.state is not State.QUEUED or job.generation != generation:
+        return None
+    job.deferred = False
+    return _claim_one(tables, job, session, tables.clock.now())
+
+
 def _in_order(tables: Tables, due: list[Job]) -> Iterator[Job]:
     """The level whose turn it is, then the others; within one better priorities first, fair lanes in turn with the rest."""
     for level in tables.turns.next():

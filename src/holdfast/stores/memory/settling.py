@@ -6,8 +6,9 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from holdfast.domain.job import DeadLetter, LateResult, Lease, Settlement
+from holdfast.domain.job import DeadLetter, JobId, LateResult, Lease, Settlement
 from holdfast.domain.moves import Kind, State
+from holdfast.domain.outside import late_key, why_late
 from holdfast.domain.rules import outcome_of
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.artefacts import split_result
@@ -26,7 +27,7 @@ def settle(tables: Tables, settlement: Settlement) -> Answer:
         return refuse(tables, job, lease, verdict)
     if job.deadline_at is not None and tables.clock.now() > job.deadline_at:
         time_out_one(tables, job)
-        return _keep_late(tables, job, lease, verdict)
+        return _keep_late(tables, job, lease, verdict, job.attempt, "timed_out")
     apply(tables, job, verdict, **meta_of(settlement))
     return Answer.APPLIED
 
@@ -122,7 +123,7 @@ def refuse(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> Answer:
     if attempt is None:
         return Answer.STALE  # this lease was never given out
     if attempt.outcome in ("timed_out", "cancelled"):
-        return _keep_late(tables, job, lease, verdict)
+        return _keep_late(tables, job, lease, verdict, attempt.attempt, attempt.outcome)
     if attempt.outcome != "reclaimed":
         return Answer.REPEATED
     refuse_once(tables, job, lease)
@@ -137,20 +138,34 @@ def refuse_once(tables: Tables, job: Job, lease: Lease) -> None:
         tables.record(Kind.stale_write, job, epoch=lease.epoch, attempt=attempt.attempt)
 
 
-def _keep_late(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> Answer:
+def settle_unheld(tables: Tables, job_id: JobId, generation: int, verdict: Verdict, by: str) -> Answer:
+    """What came for a job that has ended, from somebody who holds no lease of it."""
+    job = tables.jobs[job_id]
+    if job.generation != generation or job.finished_at is None:
+        tables.record(Kind.stale_write, job, epoch=0, attempt=0, by=by, generation=generation)
+        return Answer.STALE
+    reason = why_late(job.state, job.error.code if job.error else None)
+    if reason is None:
+        return Answer.REPEATED
+    last = job.attempts.get(job.epoch)
+    known = None if last is None else (last.epoch, last.outcome or "", last.generation)
+    return _keep_late(tables, job, Lease(job_id, late_key(generation, known)), verdict, job.attempt, reason)
+
+
+def _keep_late(tables: Tables, job: Job, lease: Lease, verdict: Verdict, attempt: int, reason: str) -> Answer:
     if lease.epoch not in job.late:
-        attempt, outcome = job.attempts[lease.epoch], outcome_of(verdict)
+        outcome = outcome_of(verdict)
         result, artefact = split_result(verdict.result if isinstance(verdict, Complete) else None)
         job.late[lease.epoch] = LateResult(
             job_id=job.id,
             epoch=lease.epoch,
             at=tables.clock.now(),
-            reason=attempt.outcome or "",
+            reason=reason,
             outcome=outcome,
             result=json.loads(result) if result is not None else None,
             artefact=artefact,
         )
-        tables.record(Kind.late_result, job, epoch=lease.epoch, attempt=attempt.attempt, outcome=outcome)
+        tables.record(Kind.late_result, job, epoch=lease.epoch, attempt=attempt, outcome=outcome)
     return Answer.LATE
 
 

@@ -23,7 +23,7 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.moves import Kind
 from holdfast.domain.standing import Standing
-from holdfast.domain.verdict import Failure
+from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.lanestore import Cap
 from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention
@@ -34,12 +34,13 @@ from holdfast.stores.memory import intake, kept, people, recovering, settling, s
 from holdfast.stores.memory.doors import Doors
 from holdfast.stores.memory.lanes import Lanes
 from holdfast.stores.memory.looking import Looking
+from holdfast.stores.memory.outbox import Outbox
 from holdfast.stores.memory.tables import OpenSession, Tables
 
 T = TypeVar("T")
 
 
-class MemoryStore(Looking, Lanes, Doors):
+class MemoryStore(Looking, Lanes, Doors, Outbox):
     """Every method runs to its end without awaiting, its hooks included, so each is one transaction."""
 
     def __init__(self, clock: Clock) -> None:
@@ -47,6 +48,7 @@ class MemoryStore(Looking, Lanes, Doors):
         Looking.__init__(self, tables)
         Lanes.__init__(self, tables)
         Doors.__init__(self, clock)
+        Outbox.__init__(self, clock)
         self.hooks: list[tuple[frozenset[Kind], Hook]] = []
         self._clock = clock
         self._bell = asyncio.Event()
@@ -175,6 +177,14 @@ class MemoryStore(Looking, Lanes, Doors):
         claimed = self._write(lambda: intake.claim(self._tables, session, unheld, wanted))
         self.occupy(caps, [one.lease for one in claimed])
         return claimed
+
+    async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
+        if not self._tables.is_live(session):
+            return None
+        return self._write(lambda: intake.claim_job(self._tables, session, job_id, generation))
+
+    async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
+        return self._write(lambda: settling.settle_unheld(self._tables, job_id, generation, verdict, by))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
         def settle() -> list[Answer]:

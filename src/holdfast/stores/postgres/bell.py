@@ -7,6 +7,7 @@ fsync). So it is sent after the commit, at once when none was sent lately, then 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable
 from typing import Any
 
 import asyncpg
@@ -23,9 +24,9 @@ RELISTEN = 5.0
 
 
 class Bell:
-    def __init__(self, lines: Lines, clock: Clock) -> None:
-        self._lines, self._clock = lines, clock
-        self._event: asyncio.Event | None = None
+    def __init__(self, lines: Lines, clock: Clock, channel: str = CHANNEL) -> None:
+        self._lines, self._clock, self._channel = lines, clock, channel
+        self._events: dict[Hashable, asyncio.Event] = {}
         self._sending: asyncio.Task[None] | None = None
         self._wanted = False
         self._listener: asyncpg.Connection[Any] | None = None
@@ -35,8 +36,8 @@ class Bell:
 
     def ring_here(self) -> None:
         """Wake who waits in this process."""
-        if self._event is not None:
-            self._event.set()
+        for event in self._events.values():
+            event.set()
 
     def ring(self) -> None:
         """Wake who waits here and elsewhere."""
@@ -52,25 +53,27 @@ class Bell:
                 try:
                     async with self._lines.take("notify") as connection:
                         # A hint need not wait for the disk. Said with it: a pooler keeps no settings of ours.
-                        await connection.execute(f"SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}")
+                        await connection.execute(
+                            f"SET LOCAL synchronous_commit = off; NOTIFY {self._channel}"
+                        )
                 except StoreError:
                     return  # a hint: whoever waits will look by itself
                 await self._clock.sleep(PAUSE)
         finally:
             self._sending = None
 
-    async def wait(self, timeout: float, *, listen: bool = True) -> None:
-        """Until somebody rings, or *timeout*."""
-        self._event = self._event or asyncio.Event()
+    async def wait(self, timeout: float, *, listen: bool = True, who: Hashable = None) -> None:
+        """Until somebody rings, or *timeout*. Each *who* is told of every ring, also of one before it waits."""
+        event = self._events.setdefault(who, asyncio.Event())
         if listen:
             self._keep_listening()
         try:
             async with asyncio.timeout(timeout):
-                await self._event.wait()
+                await event.wait()
         except TimeoutError:
             return
         finally:
-            self._event.clear()
+            event.clear()
 
     def _keep_listening(self) -> None:
         """Keep one listening connection; without it (a pooler, a lost line) the poll goes on alone."""
@@ -85,7 +88,7 @@ class Bell:
     async def _listen(self) -> None:
         try:
             self._listener = await self._lines.connect()
-            await self._listener.add_listener(CHANNEL, self._heard)
+            await self._listener.add_listener(self._channel, self._heard)
             self.keys_wait = True  # for what was sent before we listened
             self.ring_here()
         except (StoreError, *DRIVER_ERRORS):

@@ -1,4 +1,4 @@
-"""Enqueue inside the caller's own transaction: asyncpg, psycopg (sync, async), SQLAlchemy (sync, async), Django.
+"""Enqueue and publish inside the caller's own transaction: asyncpg, psycopg (sync, async), SQLAlchemy (sync, async), Django.
 
 The plan of statements is the same; only the way to run one differs. The caller's commit must be durable (law 8).
 What can be refused is refused before the first write, because a failed statement would undo the caller's transaction.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from holdfast.domain.job import Batch, Enqueued, JobId, Lane, NewJob
@@ -20,8 +20,9 @@ from holdfast.stores.hooks import run_to_end
 from holdfast.stores.postgres import plans
 from holdfast.stores.postgres.plans import SQL, Row
 
+T = TypeVar("T")
 Rows = Sequence[Row]
-_CHECK = "SELECT current_setting('synchronous_commit'), current_database()::text, to_regclass('holdfast.ready') IS NOT NULL"
+_CHECK = "SELECT current_setting('synchronous_commit'), current_database()::text, to_regclass($1::text) IS NOT NULL"
 #: The lanes that the caller's transaction can see, by their place; and whether events could be numbered too low.
 _LANES = """SELECT u.place, l.id, holdfast.event_numbers_lag()
               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[])
@@ -61,12 +62,29 @@ class Terms(NamedTuple):
                 yield hook, found
 
 
-Steps = Generator[Statement | NewLanes | Told, Any, list[Enqueued]]
+class Words(NamedTuple):
+    """What the caller wants done, as errors tell it."""
+
+    thing: str
+    verb: str
+    past: str
+    call: str
 
 
-def _steps(jobs: Sequence[NewJob], url: str) -> Steps:
+JOB = Words("job", "enqueue", "enqueued", "task.options(connection=…).enqueue(…)")
+MESSAGE = Words("message", "publish", "published", "app.publish(…, connection=…)")
+
+Steps = Generator[Statement | NewLanes | Told, Any, T]
+
+
+def _publish_steps(parameters: tuple[Any, ...], url: str) -> Steps[None]:
+    _check((yield Statement(_CHECK, ("holdfast.outbox",))), url, MESSAGE)
+    yield Statement(SQL["publish"], parameters)
+
+
+def _steps(jobs: Sequence[NewJob], url: str) -> Steps[list[Enqueued]]:
     """All that is to be done, in order, whoever does it."""
-    _check((yield Statement(_CHECK, ())), url)
+    _check((yield Statement(_CHECK, ("holdfast.ready",))), url, JOB)
     wanted = sorted({batch.spec.lane for batch in Batch.split(jobs)})
     rows = yield Statement(_LANES, tuple(map(list, zip(*wanted, strict=True))))
     if any(lag for _, _, lag in rows):
@@ -98,10 +116,36 @@ def enqueue_on_sync(
     register: Callable[[Collection[Lane]], Mapping[Lane, int]],
 ) -> list[Enqueued]:
     """On a sync connection: psycopg's, SQLAlchemy's or Django's."""
-    if not jobs:
-        return []
-    with _told():
-        run, steps = _sync_runner(connection), _steps(jobs, terms.url)
+    return _drive_sync(connection, _steps(jobs, terms.url), JOB, terms, register) if jobs else []
+
+
+def publish_on_sync(connection: Any, parameters: tuple[Any, ...], url: str) -> None:
+    _drive_sync(connection, _publish_steps(parameters, url), MESSAGE, Terms(url), lambda lanes: {})
+
+
+async def publish_on(connection: Any, parameters: tuple[Any, ...], url: str) -> None:
+    run_sync = getattr(connection, "run_sync", None)
+    if _is_of(connection, "sqlalchemy") and run_sync is not None:
+        await run_sync(lambda sync: publish_on_sync(sync, parameters, url))
+    elif (run := _async_runner(connection)) is not None:
+        await _drive(run, _publish_steps(parameters, url), MESSAGE, Terms(url), _no_lanes)
+    else:
+        publish_on_sync(connection, parameters, url)
+
+
+async def _no_lanes(lanes: Collection[Lane]) -> Mapping[Lane, int]:
+    return {}
+
+
+def _drive_sync(
+    connection: Any,
+    steps: Steps[T],
+    words: Words,
+    terms: Terms,
+    register: Callable[[Collection[Lane]], Mapping[Lane, int]],
+) -> T:
+    with _told(words):
+        run = _sync_runner(connection, words)
         answer: Any = None
         try:
             while True:
@@ -114,8 +158,8 @@ def enqueue_on_sync(
                         for hook, wanted in terms.wanted(moves):
                             run_to_end(hook(_SyncTransaction(run), wanted))
         except StopIteration as done:
-            answers: list[Enqueued] = done.value
-            return answers
+            end: T = done.value
+            return end
 
 
 async def enqueue_on(
@@ -139,8 +183,17 @@ async def enqueue_on(
     if run is None:
         known = await register({job.spec.lane for job in jobs})  # there is no waiting on a sync connection
         return enqueue_on_sync(connection, jobs, terms, lambda lanes: known)
-    with _told():
-        steps = _steps(jobs, terms.url)
+    return await _drive(run, _steps(jobs, terms.url), JOB, terms, register)
+
+
+async def _drive(
+    run: Callable[[str, tuple[Any, ...]], Awaitable[Rows]],
+    steps: Steps[T],
+    words: Words,
+    terms: Terms,
+    register: Callable[[Collection[Lane]], Awaitable[Mapping[Lane, int]]],
+) -> T:
+    with _told(words):
         answer: Any = None
         try:
             while True:
@@ -153,8 +206,8 @@ async def enqueue_on(
                         for hook, wanted in terms.wanted(moves):
                             await hook(_AsyncTransaction(run), wanted)
         except StopIteration as done:
-            found: list[Enqueued] = done.value
-            return found
+            end: T = done.value
+            return end
 
 
 class _SyncTransaction:
@@ -175,19 +228,19 @@ class _AsyncTransaction:
         return [tuple(row) for row in await self._run(sql, params)]
 
 
-def _check(rows: Rows, url: str) -> None:
+def _check(rows: Rows, url: str, words: Words) -> None:
     [(commit, database, has_schema)] = rows
     parts = urlsplit(url)
     wanted = unquote(parts.path.removeprefix("/"))
     # Behind a pooler (`?prepare=off`) the name in the URL may be the pooler's own.
     if wanted and database != wanted and "prepare=off" not in parts.query:
-        raise UsageError(f"the connection is to the database {database}, the jobs are in {wanted}")
+        raise UsageError(f"the connection is to the database {database}, the {words.thing}s are in {wanted}")
     if not has_schema:
         raise SchemaMismatch(f"the database {database} has no Holdfast schema; run `holdfast migrate`")
     if commit == "off":
         raise UsageError(
-            "this connection commits without waiting for the disk (synchronous_commit=off), so a crash could lose the job;"
-            " run SET LOCAL synchronous_commit = on in the transaction"
+            "this connection commits without waiting for the disk (synchronous_commit=off), so a crash could lose the"
+            f" {words.thing}; run SET LOCAL synchronous_commit = on in the transaction"
         )
 
 
@@ -197,7 +250,7 @@ def _is_of(connection: Any, library: str) -> bool:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _told(words: Words) -> Iterator[None]:
     """The driver's error as one of ours, in one line that says what became of the caller's transaction."""
     try:
         yield
@@ -206,21 +259,22 @@ def _told() -> Iterator[None]:
     except Exception as error:
         if not (_is_of(error, "asyncpg") or _is_of(error, "psycopg")):
             raise
-        raise _translated(error) from error
+        raise _translated(error, words) from error
 
 
-def _translated(error: Exception) -> StoreError:
+def _translated(error: Exception, words: Words) -> StoreError:
     code: str = getattr(error, "sqlstate", None) or ""
     what = str(error).partition("\n")[0] or type(error).__name__
+    thing, past = words.thing, words.past
     undone = "your transaction is undone; roll it back"
     match code[:2]:
         case "25":  # in a failed transaction, or a read-only one: not our doing
-            return StoreError(f"the job cannot be enqueued in this transaction: {what}")
+            return StoreError(f"the {thing} cannot be {past} in this transaction: {what}")
         case "40" | "55" | "57":  # deadlock, serialization, a lock that took too long, a server that stops
-            return StoreUnavailable(f"the job was not enqueued: {what}; {undone} and run it again")
+            return StoreUnavailable(f"the {thing} was not {past}: {what}; {undone} and run it again")
         case "08" | "":  # the connection is gone, or was used wrongly
-            return StoreUnavailable(f"the job was not enqueued, the connection failed: {what}")
-    return StoreError(f"PostgreSQL refused the job: {what}; {undone}")
+            return StoreUnavailable(f"the {thing} was not {past}, the connection failed: {what}")
+    return StoreError(f"PostgreSQL refused the {thing}: {what}; {undone}")
 
 
 def _async_runner(connection: Any) -> Callable[[str, tuple[Any, ...]], Awaitable[Rows]] | None:
@@ -265,25 +319,25 @@ def _in_transaction(connection: Any) -> None:
         )
 
 
-def _sync_runner(connection: Any) -> Callable[[str, tuple[Any, ...]], Rows]:
+def _sync_runner(connection: Any, words: Words) -> Callable[[str, tuple[Any, ...]], Rows]:
     given = connection
     if _is_of(connection, "sqlalchemy"):
         alchemy = connection.connection() if hasattr(connection, "get_bind") else connection
         if alchemy.dialect.name != "postgresql":
-            raise _wrong_kind(given)
+            raise _wrong_kind(given, words)
         alchemy.exec_driver_sql("SELECT 1")  # begins the transaction that SQLAlchemy believes it is in
         connection = alchemy.connection.driver_connection
         if _is_of(connection, "asyncpg") or (_is_of(connection, "psycopg") and _is_async(connection)):
             return _through_greenlet(connection)
     elif hasattr(connection, "ensure_connection"):  # Django
         if getattr(connection, "vendor", "") != "postgresql":
-            raise _wrong_kind(given)
+            raise _wrong_kind(given, words)
         connection.ensure_connection()
         if connection.get_autocommit():
             raise UsageError("no transaction is open on this connection; use `with transaction.atomic():`")
         connection = connection.connection
     if not _is_of(connection, "psycopg") or _is_async(connection):
-        raise _wrong_kind(given)
+        raise _wrong_kind(given, words)
     import psycopg
 
     _in_transaction(connection)
@@ -296,12 +350,12 @@ def _sync_runner(connection: Any) -> Callable[[str, tuple[Any, ...]], Rows]:
     return execute
 
 
-def _wrong_kind(connection: Any) -> UsageError:
+def _wrong_kind(connection: Any, words: Words) -> UsageError:
     kind = f"{type(connection).__module__}.{type(connection).__name__}"
     if _is_of(connection, "asyncpg") or (_is_of(connection, "psycopg") and _is_async(connection)):
-        return UsageError(f"a {kind} is async: use `await task.options(connection=…).enqueue(…)`")
+        return UsageError(f"a {kind} is async: use `await {words.call}`")
     return UsageError(
-        f"cannot enqueue on a {kind}: the database is PostgreSQL, so pass a connection of psycopg 3, asyncpg,"
+        f"cannot {words.verb} on a {kind}: the database is PostgreSQL, so pass a connection of psycopg 3, asyncpg,"
         " SQLAlchemy over one of them, or Django"
     )
 

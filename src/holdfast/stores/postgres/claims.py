@@ -77,13 +77,7 @@ class Claims:
         numbers = self._lanes.known(wanted.lanes)
         rows = await self._take(connection, wanted, numbers) or await self._take_anew(connection, wanted)
         lane_of = await self._lanes.by_number(connection, numbers)
-        return [
-            Claimed(
-                Lease(JobId(str(row[0])), row[1]), lane_of[row[2]], row[3], row[4], row[5], row[6], row[7], row[8], row[9],
-                row[10], row[11], row[12], row[13], row[14], row[15],
-            )
-            for row in rows
-        ]  # fmt: skip
+        return [claimed(row, lane_of) for row in rows]
 
     async def _take(
         self, connection: asyncpg.Connection[Any], wanted: Wanted, numbers: list[int]
@@ -122,6 +116,13 @@ class Claims:
             self._cursors.know(await connection.fetch(SQL["lines"]))
             now = self._clock.monotonic()
             self._look_at = now + max(_AT_LEAST, _PATIENCE * (now - began))
+
+
+def claimed(row: asyncpg.Record, lane_of: Mapping[int, Lane]) -> Claimed:
+    return Claimed(
+        Lease(JobId(str(row[0])), row[1]), lane_of[row[2]], row[3], row[4], row[5], row[6], row[7], row[8], row[9],
+        row[10], row[11], row[12], row[13], row[14], row[15],
+    )  # fmt: skip
 
 
 class Cursors:

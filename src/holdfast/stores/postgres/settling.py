@@ -215,7 +215,7 @@ async def _refuse(move: Move, lease: Lease, verdict: Verdict) -> Answer:
         return Answer.STALE  # this lease was never given out
     outcome, attempt = row
     if outcome in ("timed_out", "cancelled"):
-        return await _keep_late(move, lease, attempt, outcome, verdict)
+        return await keep_late(move, lease, attempt, outcome, verdict)
     if outcome != "reclaimed":
         return Answer.REPEATED
     await refuse_once(move, lease)
@@ -232,7 +232,7 @@ async def refuse_once(move: Move, lease: Lease) -> None:
         await move.record_one(Kind.stale_write, lease, attempt, {})
 
 
-async def _keep_late(move: Move, lease: Lease, attempt: int, reason: str, verdict: Verdict) -> Answer:
+async def keep_late(move: Move, lease: Lease, attempt: int, reason: str, verdict: Verdict) -> Answer:
     result = verdict.result if isinstance(verdict, Complete) else None
     outcome = outcome_of(verdict)
     added = await move.connection.fetchval(

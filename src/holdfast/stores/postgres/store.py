@@ -25,24 +25,35 @@ from holdfast.domain.job import (
     Settlement,
 )
 from holdfast.domain.moves import Kind
-from holdfast.domain.verdict import Failure
+from holdfast.domain.outbox import NewMessage
+from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.lanestore import Cap
 from holdfast.engine.ports import Answer, Clock, Heart, Reclaim, Retention, Threads
 from holdfast.errors import StoreError
-from holdfast.stores.postgres import dependencies, intake, kept, people, plans, recovering, sessions, settling
+from holdfast.stores.postgres import (
+    dependencies,
+    intake,
+    kept,
+    outside,
+    people,
+    plans,
+    recovering,
+    sessions,
+    settling,
+)
 from holdfast.stores.postgres.claims import Claims, Wanted
-from holdfast.stores.postgres.doors import Doors
 from holdfast.stores.postgres.event_numbers import keep_growing
 from holdfast.stores.postgres.heart import PostgresHeart
 from holdfast.stores.postgres.lines import Lines, behind_a_pooler, shown, translate
 from holdfast.stores.postgres.migrate import check, migrate
 from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.outbox import Outbox, publish_parameters
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.registering import register, register_sync
 from holdfast.stores.postgres.runner import UNDONE
 
 
-class PostgresStore(Doors):
+class PostgresStore(Outbox):
     """One database. Each line of work has a connection of its own: claim, settle, enqueue, duty, people, read."""
 
     def __init__(self, url: str, clock: Clock, threads: Threads | None) -> None:
@@ -72,10 +83,12 @@ class PostgresStore(Doors):
 
     async def close(self) -> None:
         await self._bell.close()
+        await self._message_bell.close()
         await self._lines.close()
 
     def abandon(self) -> None:
         self._bell.abandon()
+        self._message_bell.abandon()
         self._lines.abandon()
 
     async def migrate(self) -> list[str]:
@@ -127,6 +140,16 @@ class PostgresStore(Doors):
 
         terms = Terms(self.url, self.hooks)
         return enqueue_on_sync(connection, jobs, terms, partial(register_sync, self._lines.url))
+
+    async def publish_in(self, connection: Any, messages: Sequence[NewMessage]) -> None:
+        from holdfast.stores.postgres.callers import publish_on
+
+        await publish_on(connection, publish_parameters(messages, ring=True), self.url)
+
+    def publish_in_sync(self, connection: Any, messages: Sequence[NewMessage]) -> None:
+        from holdfast.stores.postgres.callers import publish_on_sync
+
+        publish_on_sync(connection, publish_parameters(messages, ring=True), self.url)
 
     async def register(self, lanes: Collection[Lane]) -> None:
         new = self._lanes.strange(lanes)
@@ -212,6 +235,16 @@ class PostgresStore(Doors):
 
     def share(self, priorities: Mapping[str, int]) -> None:
         self._claims.share(priorities)
+
+    async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
+        return await self._write(
+            "people", lambda move: outside.claim_job(move, self._lanes, session, job_id, generation)
+        )
+
+    async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
+        return await self._write(
+            "people", lambda move: outside.settle_unheld(move, job_id, generation, verdict, by)
+        )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
         async def settle(move: Move) -> list[Answer]:

@@ -1,4 +1,4 @@
-"""Enqueue inside the caller's own transaction: sqlite3, aiosqlite, SQLAlchemy (sync, async), Django.
+"""Enqueue and publish inside the caller's own transaction: sqlite3, aiosqlite, SQLAlchemy (sync, async), Django.
 
 Whatever the library, underneath there is a `sqlite3.Connection` that the caller has begun a transaction on. Our
 statements run there, and commit or roll back with the caller's. Its commits must be as durable as ours (law 8).
@@ -106,7 +106,7 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
     if level < _FULL:
         raise UsageError(
             "this connection commits without waiting for the disk (PRAGMA synchronous is below FULL), so a power cut"
-            " could lose the job; run PRAGMA synchronous=FULL on it"
+            " could lose what was acknowledged; run PRAGMA synchronous=FULL on it"
         )
     if not connection.in_transaction:
         # `autocommit` came with Python 3.12; True turns commit() into nothing, so what we began would stay open.
@@ -122,7 +122,7 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _all_or_nothing(connection: sqlite3.Connection, operation: Operation[T]) -> T:
-    """A savepoint: a caller that catches our error and commits must not commit half of an enqueue."""
+    """A savepoint: a caller that catches our error and commits must not commit half of what it asked for."""
     connection.execute("SAVEPOINT holdfast")
     try:
         answer = operation(connection)

@@ -61,18 +61,25 @@ def claim(
     caps: Sequence[Cap] = (),
     trial: bool = False,
 ) -> list[Claimed]:
-    live = move.connection.execute(
-        "SELECT 1 FROM holdfast_session WHERE id = ? AND boot = ? AND expires_mono > ?",
-        (session.id, move.boot, move.mono),
-    ).fetchone()
-    if live is None:
+    if not is_live(move, session):
         return []
     move.run("promote", now=move.now, limit=PROMOTE_FIRST)
     limit = limits.room(move, caps, min(limit, MOST_PER_EVENT))
     lines = _lines(move, open_lanes(move.connection, move.now, lanes, trial)) if limit else []
     ids = _pick(move, rota, lines, limit) if lines else []
-    if not ids:
-        return []
+    return take(move, session, ids, caps) if ids else []
+
+
+def is_live(move: Move, session: Session) -> bool:
+    row = move.connection.execute(
+        "SELECT 1 FROM holdfast_session WHERE id = ? AND boot = ? AND expires_mono > ?",
+        (session.id, move.boot, move.mono),
+    ).fetchone()
+    return row is not None
+
+
+def take(move: Move, session: Session, ids: list[int], caps: Sequence[Cap] = ()) -> list[Claimed]:
+    """These, which are in line: queued → processing."""
     # The number of the event that records the claim is the epoch of every lease it gives: it only grows.
     seq, listed = move.next_seq(), to_json(ids)
     move.run("claim", seq=seq, session=session.id, now=move.now, mono=move.mono, ids=listed)

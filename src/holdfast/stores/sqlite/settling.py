@@ -165,7 +165,7 @@ def _settle_one(move: Move, settlement: Settlement) -> Answer:
         return _refuse(move, job, lease, verdict)
     if job.deadline_at is not None and move.now > job.deadline_at:
         time_out_one(move, job)
-        return _keep_late(move, job, lease, job.attempt, "timed_out", verdict)
+        return keep_late(move, job, lease, job.attempt, "timed_out", verdict)
     if isinstance(verdict, Bury):
         end_attempt(move, job, "failed", verdict.failure)
         bury(move, job, verdict.failure, Kind.failed, duration=settlement.duration)
@@ -244,7 +244,7 @@ def _refuse(move: Move, job: Found, lease: Lease, verdict: Verdict) -> Answer:
         return Answer.STALE  # this lease was never given out
     outcome, attempt = row
     if outcome in ("timed_out", "cancelled"):
-        return _keep_late(move, job, lease, attempt, outcome, verdict)
+        return keep_late(move, job, lease, attempt, outcome, verdict)
     if outcome != "reclaimed":
         return Answer.REPEATED
     refuse_once(move, lease)
@@ -261,7 +261,7 @@ def refuse_once(move: Move, lease: Lease) -> None:
         move.record_one(Kind.stale_write, lease, row[0])
 
 
-def _keep_late(move: Move, job: Found, lease: Lease, attempt: int, reason: str, verdict: Verdict) -> Answer:
+def keep_late(move: Move, job: Found, lease: Lease, attempt: int, reason: str, verdict: Verdict) -> Answer:
     result = verdict.result if isinstance(verdict, Complete) else None
     outcome = outcome_of(verdict)
     added = move.connection.execute(

@@ -24,7 +24,8 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.lanes import Cause, Dependency, Held, Scope
 from holdfast.domain.moves import Kind
-from holdfast.domain.verdict import Failure
+from holdfast.domain.outbox import NewMessage
+from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.lanestore import Cap, Charge, Outlook, Refusal, Report, Tick
 from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Threads
 from holdfast.errors import LeaseLost, StoreError
@@ -36,6 +37,7 @@ from holdfast.stores.sqlite import (
     intake,
     kept,
     limits,
+    outside,
     people,
     recovering,
     schedules,
@@ -45,18 +47,19 @@ from holdfast.stores.sqlite import (
 from holdfast.stores.sqlite.bell import Bell
 from holdfast.stores.sqlite.census import census, census_aside
 from holdfast.stores.sqlite.connection import connect, translate
-from holdfast.stores.sqlite.doors import Doors
 from holdfast.stores.sqlite.heart import SqliteHeart
 from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.looking import Looking
+from holdfast.stores.sqlite.messages import publish
 from holdfast.stores.sqlite.migrate import migrate
 from holdfast.stores.sqlite.move import Move
+from holdfast.stores.sqlite.outbox import Outbox
 from holdfast.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
 
 
-class SqliteStore(Looking, Doors):
+class SqliteStore(Looking, Outbox):
     """One file. *threads* None runs every write inline, in the caller's own thread (the simulator does)."""
 
     def __init__(self, path: str, clock: Clock, threads: Threads | None) -> None:
@@ -165,6 +168,23 @@ class SqliteStore(Looking, Doors):
         enqueue = self._move(lambda move: intake.enqueue(move, jobs))
         return on_callers_connection_sync(connection, enqueue, self.path)
 
+    def publish_sync(self, messages: Sequence[NewMessage]) -> None:
+        self.open_sync()
+        assert self._writer is not None
+        self._writer.run_sync(self._move(lambda move: publish(move, messages)))
+
+    async def publish_in(self, connection: Any, messages: Sequence[NewMessage]) -> None:
+        from holdfast.stores.sqlite.callers import on_callers_connection
+
+        keep = self._move(lambda move: publish(move, messages))
+        await on_callers_connection(connection, keep, self.path)
+
+    def publish_in_sync(self, connection: Any, messages: Sequence[NewMessage]) -> None:
+        from holdfast.stores.sqlite.callers import on_callers_connection_sync
+
+        keep = self._move(lambda move: publish(move, messages))
+        on_callers_connection_sync(connection, keep, self.path)
+
     async def reject(self, job: NewJob, failure: Failure) -> None:
         await self._write(lambda move: intake.reject(move, job, failure))
 
@@ -211,6 +231,14 @@ class SqliteStore(Looking, Doors):
 
     def share(self, priorities: Mapping[str, int]) -> None:
         self._rota.levels.weights = dict(priorities)
+
+    async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
+        return await self._write_work(lambda move: outside.claim_job(move, session, job_id, generation))
+
+    async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
+        return await self._write_work(
+            lambda move: outside.settle_unheld(move, job_id, generation, verdict, by)
+        )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
         def settle(move: Move) -> list[Answer]:
@@ -356,6 +384,9 @@ class SqliteStore(Looking, Doors):
 
     async def wait_for_end(self, job_id: JobId, timeout: float) -> None:
         await self._open_bell().wait(lambda: self._has_ended(job_id), timeout)
+
+    async def _wait_until(self, happened: Callable[[], bool], timeout: float) -> None:
+        await self._open_bell().wait(happened, timeout)
 
     def _open_bell(self) -> Bell:
         if self._bell is None:

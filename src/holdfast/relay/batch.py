@@ -1,0 +1,89 @@
+"""The messages a relay has in hand, and what is known of each. Pure.
+
+Of one key only one is sent at a time: were the second sent before the first is confirmed, and the first refused, they would
+arrive in the wrong order. Those without a key, and the first of every key, go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from holdfast.domain.outbox import Delivered, Delivery, Taken, TopicPolicy, Undelivered
+from holdfast.engine.outboxstore import PutOff
+from holdfast.engine.ports import Rng
+
+BEHIND = "waits behind one of its key"
+UNSENT = "given back: the relay was told to end"
+
+Line = tuple[str, str]  #: topic and key: where order counts
+
+
+class Batch:
+    def __init__(self, taken: Sequence[Taken], topics: Mapping[str, TopicPolicy]) -> None:
+        self._topics = topics
+        self._unsent = list(taken)
+        self._out: list[Taken] = []  #: sent, and not answered yet
+        self._held: set[Line] = set()  #: whose first one could not be delivered
+        self._failed: list[tuple[Taken, Undelivered]] = []
+        self.delivered: list[Taken] = []
+
+    def next_wave(self) -> list[Taken]:
+        """What can be sent now; empty: no more of this batch."""
+        wave, rest, seen = [], [], set(self._held)
+        for one in self._unsent:
+            line = _line(one)
+            if line is None or line not in seen:
+                wave.append(one)
+                if line is not None:
+                    seen.add(line)
+            else:
+                rest.append(one)
+        self._unsent, self._out = rest, wave
+        return wave
+
+    def note(self, wave: Sequence[Taken], answers: Sequence[Delivery]) -> None:
+        self._out = []
+        for one, answer in zip(wave, answers, strict=True):
+            if isinstance(answer, Delivered):
+                self.delivered.append(one)
+                continue
+            self._failed.append((one, answer))
+            line = _line(one)
+            if line is not None and (not self._is_parked(one, answer) or self._topics[line[0]].strict):
+                self._held.add(line)
+
+    @property
+    def away(self) -> str | None:
+        """Why nobody was there for any of those that were tried; None: somebody was."""
+        if self.delivered or not self._failed or not all(answer.away for _, answer in self._failed):
+            return None
+        return self._failed[0][1].error
+
+    @property
+    def parked(self) -> list[tuple[Taken, str]]:
+        return [(one, answer.error) for one, answer in self._failed if self._is_parked(one, answer)]
+
+    def put_off(self, rest: timedelta, rng: Rng) -> list[PutOff]:
+        """What the store is to be told of those that were not delivered. *rest*: when nobody was there, for how long."""
+        told = []
+        for one, answer in self._failed:
+            if answer.away:
+                told.append(PutOff(one, max(rest, answer.after or rest), answer.error, tried=False))
+            else:
+                told.append(PutOff(one, self._wait(one, answer, rng.random()), answer.error))
+        told += [
+            PutOff(one, timedelta(), BEHIND if _line(one) in self._held else UNSENT, tried=False)
+            for one in (*self._out, *self._unsent)
+        ]
+        return told
+
+    def _wait(self, one: Taken, answer: Undelivered, chance: float) -> timedelta | None:
+        return self._topics[one.message.topic].after(one.message.tries + 1, answer, chance)
+
+    def _is_parked(self, one: Taken, answer: Undelivered) -> bool:
+        return not answer.away and self._wait(one, answer, 0.0) is None
+
+
+def _line(one: Taken) -> Line | None:
+    return None if one.message.key is None else (one.message.topic, one.message.key)

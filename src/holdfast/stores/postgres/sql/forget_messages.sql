@@ -1,0 +1,5 @@
+-- forget_messages: remove what was published long ago. $1 how long ago, $2 how many
+DELETE FROM holdfast.outbox_sent
+ WHERE number IN (SELECT number FROM holdfast.outbox_sent WHERE published_at <= (SELECT holdfast.clock()) - $1::interval
+                   ORDER BY published_at LIMIT $2::int)
+RETURNING number

@@ -1,0 +1,142 @@
+"""NATS JetStream: each message is confirmed by the stream that keeps it. A subject that no stream keeps is unroutable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from nats.aio.client import Client
+from nats.errors import (
+    AuthorizationError,
+    ConnectionClosedError,
+    Error,
+    MaxPayloadError,
+    NoServersError,
+    StaleConnectionError,
+)
+from nats.js import JetStreamContext
+from nats.js.errors import APIError, BadRequestError, NoStreamResponseError, NotFoundError
+
+from holdfast.domain.outbox import Delivered, Delivery, Message, Undelivered
+from holdfast.engine.transport import shown
+from holdfast.transports.headers import as_lines
+from holdfast.transports.targets import NatsTarget
+
+CONNECT_WITHIN = 5.0
+CONFIRM_WITHIN = 10.0
+
+
+class NatsTransport:
+    def __init__(self, address: str, topics: Mapping[str, NatsTarget]) -> None:
+        self._address, self._topics = address, topics
+        self._where = shown(address)
+        self._client: Client | None = None
+        self._stream: JetStreamContext | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        client, self._client, self._stream = self._client, None, None
+        if client is not None:
+            with suppress(Exception):
+                async with asyncio.timeout(1):
+                    await client.close()
+
+    async def deliver(self, messages: Sequence[Message]) -> list[Delivery]:
+        try:
+            async with asyncio.timeout(CONNECT_WITHIN):
+                stream = await self._connected()
+        except (OSError, Error, TimeoutError) as error:
+            await self.close()
+            return [self._read(error)] * len(messages)
+        answers = await asyncio.gather(*(self._publish(stream, message) for message in messages))
+        if any(isinstance(answer, Undelivered) and answer.away for answer in answers):
+            await self.close()
+        return list(answers)
+
+    async def _publish(self, stream: JetStreamContext, message: Message) -> Delivery:
+        target = self._topics[message.topic]
+        headers = as_lines(message)
+        if isinstance(headers, Undelivered):
+            return headers
+        if target.dedupe:
+            headers["Nats-Msg-Id"] = headers["holdfast-id"]
+        subject = target.subject or message.topic
+        try:
+            await stream.publish(subject, message.body, timeout=CONFIRM_WITHIN, headers=headers)
+            return Delivered()
+        except NoStreamResponseError:
+            return await self._unrouted(stream, subject)
+        except (OSError, Error, TimeoutError, ValueError) as error:
+            return self._read(error)
+
+    async def _unrouted(self, stream: JetStreamContext, subject: str) -> Undelivered:
+        """Nobody answered: because no stream keeps this subject, or because JetStream is not up yet."""
+        try:
+            await stream.find_stream_name_by_subject(subject)
+        except NotFoundError:
+            return Undelivered(
+                f"unroutable: on {self._where} no stream keeps the subject {subject!r}; make one, then replay it",
+                lasting=True,
+            )
+        except (OSError, Error, TimeoutError, ValueError):
+            pass
+        return Undelivered(f"{self._where}: JetStream does not answer", away=True)
+
+    def _read(self, error: BaseException) -> Undelivered:
+        match error:
+            case AuthorizationError():
+                return Undelivered(f"{self._where} does not know this user or password", away=True)
+            case Error() if "authorization violation" in str(error).lower():
+                return self._read(AuthorizationError())
+            case MaxPayloadError():
+                return Undelivered(f"it is larger than {self._where} allows (max_payload)", lasting=True)
+            case APIError():
+                return Undelivered(
+                    f"{self._where} refused it: {(error.description or 'no reason given')[:200]}"
+                )
+            case (
+                OSError()
+                | NoServersError()
+                | ConnectionClosedError()
+                | StaleConnectionError()
+                | TimeoutError()
+            ):
+                return Undelivered(f"{self._where} cannot be reached, or did not confirm in time", away=True)
+        return Undelivered(f"{self._where}: {type(error).__name__}", away=True)
+
+    # -- the connection ---------------------------------------------------------------------------------------------
+    async def _connected(self) -> JetStreamContext:
+        async with self._opening:
+            if self._client is not None and self._client.is_connected and self._stream is not None:
+                return self._stream
+            await self.close()
+            self._client = Client()  # kept before it is connected: one that was refused has a socket to close
+            await self._client.connect(
+                self._address,
+                connect_timeout=int(CONNECT_WITHIN),
+                allow_reconnect=False,  # the relay puts off; what it sends must not be kept here and sent later
+                max_reconnect_attempts=1,  # or it would try the address for ever
+                reconnect_time_wait=0,
+                error_cb=_hush,
+            )
+            self._stream = self._client.jetstream(timeout=CONFIRM_WITHIN)
+            for topic, target in self._topics.items():
+                if target.stream is not None:
+                    await _declare(self._stream, target.stream, target.subject or topic)
+            return self._stream
+
+
+async def _declare(stream: JetStreamContext, name: str, subject: str) -> None:
+    try:
+        await stream.stream_info(name)
+    except NotFoundError:
+        with suppress(BadRequestError):  # another relay was first, or a stream keeps the subject already
+            await stream.add_stream(name=name, subjects=[subject])
+
+
+async def _hush(error: Exception) -> None:
+    """It would be printed; whoever sends is told by an exception."""

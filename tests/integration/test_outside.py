@@ -1,0 +1,123 @@
+"""Jobs that others execute, through the app: begun and ended by report, in any order, twice, too late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Done, Failed, Holdfast, JobFailed, PutBack, Reply, State, Task, UnknownJob, UsageError
+from tests.integration.conftest import POSTGRES, database
+from tests.integration.world import new_app, until, working
+
+FIRST: dict[str, Any] = {"generation": 1, "worker": "celery@one"}
+
+
+@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Holdfast]:
+    url = "memory://" if request.param == "memory" else database(request, request.param, tmp_path).url
+    app = new_app(url)
+    if request.param != "memory":
+        await app.migrate()
+
+    @app.task(execute="outside", deadline="1h")
+    async def grade(text: str) -> int:
+        raise AssertionError("it is executed outside")
+
+    async with app:
+        yield app
+
+
+def grade(app: Holdfast) -> Task[..., int]:
+    return app.tasks["grade"]
+
+
+async def test_no_worker_of_ours_takes_it_and_a_report_ends_it(app: Holdfast) -> None:  # E45
+    @app.task
+    async def other() -> str:
+        return "ours"
+
+    handle = await grade(app).enqueue("an essay")
+    async with working(app):
+        assert await (await other.enqueue()).result("10s") == "ours"
+        assert (await app.job(handle.id)).state is State.QUEUED
+        assert (await app.explain(handle.id)).reason == "outside"
+        began = await app.begin(handle.id, **FIRST)
+        assert (began.answer, began.state) == (Reply.APPLIED, State.PROCESSING)
+        assert (await app.begin(handle.id, **FIRST)).answer is Reply.REPEATED
+        assert (await app.begin(handle.id, generation=1, worker="celery@two")).answer is Reply.STALE
+        ended = await app.end(handle.id, Done(7), **FIRST)
+        assert (ended.answer, ended.state) == (Reply.APPLIED, State.COMPLETE)
+        assert await handle.result("10s") == 7
+    assert (await app.end(handle.id, Done(8), **FIRST)).answer is Reply.REPEATED
+    row = await app.job(handle.id)
+    assert (row.result, row.attempt) == (7, 1)
+
+
+async def test_an_end_may_overtake_its_beginning(app: Holdfast) -> None:  # E45
+    handle = await grade(app).enqueue("an essay")
+    assert (await app.end(handle.id, Done(7), **FIRST)).answer is Reply.APPLIED
+    began = await app.begin(handle.id, **FIRST)
+    assert (began.answer, began.state) == (Reply.STALE, State.COMPLETE)
+    kinds = [event.kind for event in await app.events(job_id=handle.id)]
+    assert kinds == ["queued", "processing", "complete"]
+
+
+async def test_one_that_failed_outside_is_a_dead_letter(app: Holdfast) -> None:  # E45 E32
+    handle = await grade(app).enqueue("an essay")
+    await app.begin(handle.id, **FIRST)
+    await app.end(handle.id, Failed("UNREADABLE", "no words in it"), **FIRST)
+    with pytest.raises(JobFailed, match="UNREADABLE"):
+        await handle.result("10s")
+    [dead] = await app.dead_letters()
+    assert (dead.reason, dead.detail) == ("UNREADABLE", "no words in it")
+    await app.retry(handle.id)
+    assert (await app.end(handle.id, Done(7), **FIRST)).answer is Reply.STALE  # of the life before
+    assert (await app.end(handle.id, Done(9), generation=2, worker="celery@one")).answer is Reply.APPLIED
+    assert (await app.job(handle.id)).result == 9
+
+
+async def test_one_that_is_put_back_waits_and_burns_no_attempt(app: Holdfast) -> None:  # E45 E2a
+    handle = await grade(app).enqueue("an essay")
+    await app.begin(handle.id, **FIRST)
+    assert (await app.end(handle.id, PutBack("1h", "the breaker is open"), **FIRST)).state is State.QUEUED
+    row = await app.job(handle.id)
+    assert (row.attempt, row.state) == (0, State.QUEUED)
+    assert (await app.begin(handle.id, **FIRST)).answer is Reply.APPLIED  # the message came before its time
+
+
+async def test_a_worker_outside_that_is_lost_gives_its_job_back(app: Holdfast) -> None:  # E8 E45
+    handle = await grade(app).enqueue("an essay")
+    await app.begin(handle.id, **FIRST, lease="200ms")
+    async with working(app):
+
+        async def given_back() -> bool:
+            return (await app.job(handle.id)).state is State.QUEUED
+
+        await until(given_back)
+    assert (await app.job(handle.id)).crashes == 1
+    assert (
+        await app.end(handle.id, Done(7), **FIRST)
+    ).answer is Reply.APPLIED  # it lived after all, and nobody else did
+
+
+async def test_two_reports_at_once_end_it_once(app: Holdfast) -> None:  # E5 E45
+    handle = await grade(app).enqueue("an essay")
+    told = await asyncio.gather(*(app.end(handle.id, Done(n), **FIRST) for n in range(8)))
+    assert sorted(report.answer for report in told) == ["applied"] + ["repeated"] * 7
+    kinds = [event.kind for event in await app.events(job_id=handle.id)]
+    assert kinds.count("complete") == 1
+
+
+async def test_reports_of_what_is_not_there_or_not_outside_are_refused(app: Holdfast) -> None:  # E45
+    @app.task
+    async def other() -> None: ...
+
+    handle = await other.enqueue()
+    with pytest.raises(UsageError, match='other is not executed outside; declare it with execute="outside"'):
+        await app.end(handle.id, Done(), **FIRST)
+    with pytest.raises(UnknownJob):
+        await app.begin("01a1e32c-3143-73af-8b35-27accb17cb51", **FIRST)

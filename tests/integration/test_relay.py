@@ -1,0 +1,314 @@
+"""The relay on every store, with a target in memory that behaves as it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.domain.outbox import Delivered, Delivery, Lag, Message, Standing, Undelivered
+from holdfast.errors import StoreUnavailable
+from holdfast.relay import relay, route
+from holdfast.relay.relay import Watch
+from holdfast.transports.memory import Box, box
+
+POSTGRES = pytest.param("postgres", marks=pytest.mark.service)
+TOPIC = "orders"
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest) -> Box:
+    found = box(request.node.name)
+    found.clear()
+    return found
+
+
+@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+async def app(request: pytest.FixtureRequest, tmp_path: Path, target: Box) -> AsyncIterator[Holdfast]:
+    urls: dict[str, Callable[[], str]] = {
+        "memory": lambda: "memory://",
+        "sqlite": lambda: f"sqlite:///{tmp_path / 'jobs.db'}",
+        "postgres": lambda: str(request.getfixturevalue("postgres_url")),
+    }
+    made = Holdfast(urls[request.param](), outbox_poll="200ms")
+    await made.migrate()
+    made.topic(TOPIC, to=f"memory://{request.node.name}", base="20ms", cap="100ms", max_tries=4)
+    made.topic(
+        "strict", to=f"memory://{request.node.name}", base="20ms", cap="100ms", max_tries=2, strict=True
+    )
+    async with made:
+        yield made
+
+
+async def relayed(app: Holdfast, seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        await app.run_relay(until_idle=True)
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.01)
+
+
+def bodies(messages: list[Message]) -> list[str]:
+    return [message.body.decode().strip('"') for message in messages]
+
+
+def failing(target: Box, times: dict[str, int], failure: Undelivered) -> None:
+    """Messages with these bodies are refused so many times."""
+
+    def answer(message: Message) -> Delivery:
+        [body] = bodies([message])
+        if times.get(body, 0):
+            times[body] -= 1
+            return failure
+        return Delivered()
+
+    target.answer = answer
+
+
+async def test_everything_arrives_once_and_in_order_of_its_key(app: Holdfast, target: Box) -> None:  # E44
+    for n in range(130):
+        await app.publish(TOPIC, f"{n % 3}-{n}", key=str(n % 3))
+    await relayed(app)
+    by_key: dict[str | None, list[int]] = defaultdict(list)
+    for message in target.messages:
+        by_key[message.key].append(message.number)
+    assert len(target.messages) == 130
+    assert all(numbers == sorted(numbers) for numbers in by_key.values())
+    assert await app.messages(standing="waiting") == []
+    assert len(await app.messages(standing="published", limit=200)) == 130
+
+
+async def test_one_that_is_refused_holds_up_its_key_and_nobody_else(
+    app: Holdfast, target: Box
+) -> None:  # E44
+    failing(target, {"a1": 3}, Undelivered("not now"))
+    for body in ("a1", "a2", "b1", "a3", "b2"):
+        await app.publish(TOPIC, body, key=body[0])
+    await app.publish(TOPIC, "no key")
+    await relayed(app)
+    arrived = bodies(target.messages)
+    assert sorted(arrived) == ["a1", "a2", "a3", "b1", "b2", "no key"]
+    assert [body for body in arrived if body[0] == "a"] == ["a1", "a2", "a3"]
+    assert arrived.index("b2") < arrived.index("a1")
+    tries = {bodies([one])[0]: one.tries for one in await app.messages()}
+    assert tries["a2"] == 0  # it was never tried while it stood behind
+
+
+async def test_a_poison_message_is_parked_with_its_reason_and_lets_others_pass(  # E44
+    app: Holdfast, target: Box
+) -> None:
+    failing(target, {"a1": 99}, Undelivered("unroutable: nobody wants it", lasting=True))
+    for body in ("a1", "a2"):
+        await app.publish(TOPIC, body, key="a")
+    await relayed(app)
+    assert bodies(target.messages) == ["a2"]
+    [parked] = await app.messages(standing="parked")
+    assert (bodies([parked]), parked.error, parked.tries) == (["a1"], "unroutable: nobody wants it", 1)
+    target.clear()
+    await app.replay_message(parked.id)
+    await relayed(app)
+    assert bodies(target.messages) == ["a1"]
+
+
+async def test_tries_are_bounded_and_the_last_error_is_kept(app: Holdfast, target: Box) -> None:  # E44
+    failing(target, {"a": 99}, Undelivered("it is always wrong"))
+    await app.publish(TOPIC, "a")
+    await relayed(app)
+    [parked] = await app.messages()
+    assert (parked.standing, parked.tries, parked.error) == (Standing.PARKED, 4, "it is always wrong")
+
+
+async def test_in_a_strict_topic_a_parked_message_holds_up_its_key(app: Holdfast, target: Box) -> None:  # E44
+    failing(target, {"a1": 99}, Undelivered("no", lasting=True))
+    for body in ("a1", "a2", "b1"):
+        await app.publish("strict", body, key=body[0])
+    await relayed(app)
+    assert bodies(target.messages) == ["b1"]
+    target.clear()
+    [parked] = await app.messages(standing="parked")
+    await app.replay_message(parked.id)
+    await relayed(app)
+    assert bodies(target.messages) == ["a1", "a2"]
+
+
+async def test_while_the_target_is_away_nothing_is_lost_blamed_or_blocked(  # E44
+    app: Holdfast, target: Box
+) -> None:
+    asked = 0
+
+    def away(message: Message) -> Delivery:
+        nonlocal asked
+        asked += 1
+        return Undelivered("nobody there", away=True)
+
+    target.answer = away
+    for n in range(70):
+        await app.publish(TOPIC, f"m{n}", key="k" if n % 2 else None)
+    relaying = asyncio.create_task(app.run_relay(until_idle=True))
+
+    async def was_asked() -> bool:
+        return asked > 40
+
+    await until(was_asked)
+    await app.publish(TOPIC, "meanwhile")  # nobody who publishes waits for a broker
+    target.clear()
+    async with asyncio.timeout(15):
+        await relaying
+    assert len(target.messages) == 71
+    assert all(message.tries == 0 for message in await app.messages(limit=100))
+    keyed = [message.number for message in target.messages if message.key]
+    assert keyed == sorted(keyed)
+
+
+async def test_the_lag_and_what_is_parked_can_be_watched(app: Holdfast, target: Box) -> None:  # E44 E62
+    failing(target, {"poison": 9}, Undelivered("no", lasting=True))
+    text, _ = await app.metrics.text()
+    assert "\noutbox_lag_seconds " not in text.decode()
+    await app.publish(TOPIC, "poison")
+    await relayed(app)
+    await app.publish("nobody's", "waits")
+    app.metrics.gauges._stale_at = 0.0
+    text, _ = await app.metrics.text()
+    assert "\noutbox_parked 1.0" in text.decode()
+    assert "\noutbox_lag_seconds 0." in text.decode()
+
+
+async def test_two_relays_bring_everything_in_order_of_its_key(app: Holdfast, target: Box) -> None:  # E44
+    failing(target, {f"{n}": 1 for n in range(0, 200, 7)}, Undelivered("once"))
+    for n in range(200):
+        await app.publish(TOPIC, f"{n}", key=str(n % 10))
+    async with asyncio.timeout(30):
+        await asyncio.gather(app.run_relay(until_idle=True), app.run_relay(until_idle=True))
+    assert len({message.id for message in target.messages}) == len(target.messages) == 200
+    for key in map(str, range(10)):
+        numbers = [message.number for message in target.messages if message.key == key]
+        assert numbers == sorted(numbers)
+
+
+async def test_a_waiting_relay_is_woken_by_a_message(app: Holdfast, target: Box) -> None:  # E44
+    app.settings = Holdfast("memory://", outbox_poll="1h").settings
+    came = asyncio.Event()
+
+    def note(message: Message) -> Delivery:
+        came.set()
+        return Delivered()
+
+    target.answer = note
+    relaying = asyncio.create_task(app.run_relay())
+    for body in ("first", "second"):
+        came.clear()
+        await app.publish(TOPIC, body)
+        async with asyncio.timeout(3):
+            await came.wait()
+    relaying.cancel()
+    await asyncio.gather(relaying, return_exceptions=True)
+    assert bodies(target.messages) == ["first", "second"]
+
+
+async def test_a_relay_that_is_told_to_end_gives_back_what_it_has(app: Holdfast, target: Box) -> None:  # E44
+    engine = await app.engine()
+    taken = asyncio.Event()
+    made = app.make_relay(engine)
+
+    class Stuck:
+        async def open(self) -> None: ...
+        async def close(self) -> None: ...
+        async def deliver(self, messages: Sequence[Message]) -> list[Delivery]:
+            taken.set()
+            await asyncio.get_running_loop().create_future()
+            return []
+
+    made._routes[0]._transport = Stuck()
+    await app.publish(TOPIC, "mine", key="k")
+    running = asyncio.create_task(made.run())
+    async with asyncio.timeout(5):
+        await taken.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    async with asyncio.timeout(5):  # not after thirty seconds
+        await app.run_relay(until_idle=True)
+    assert bodies(target.messages) == ["mine"]
+
+
+async def test_a_transport_that_hangs_or_breaks_costs_a_try_and_not_the_relay(  # E44
+    app: Holdfast, target: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route, "DELIVER_WITHIN", 0.2)
+    made = app.make_relay(await app.engine())
+    real = made._routes[0]._transport
+    moods = iter(["hang", "raise"])
+
+    class Moody:
+        async def open(self) -> None: ...
+        async def close(self) -> None: ...
+        async def deliver(self, messages: Sequence[Message]) -> list[Delivery]:
+            match next(moods, None):
+                case "hang":
+                    await asyncio.get_running_loop().create_future()
+                case "raise":
+                    raise ZeroDivisionError
+            return await real.deliver(messages)
+
+    made._routes[0]._transport = Moody()
+    await app.publish(TOPIC, "mine")
+    async with asyncio.timeout(10):
+        await made.run(until_idle=True)
+    assert bodies(target.messages) == ["mine"]
+
+
+async def test_a_store_that_is_away_for_a_moment_does_not_end_the_relay(  # E44
+    app: Holdfast, target: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route, "STORE_REST", 0.01)
+    store = (await app.engine()).store
+    left = {"take_messages": 2, "messages_delivered": 3, "next_message": 2, "lags": 1}
+
+    def breaking(name: str) -> None:
+        real = getattr(store, name)
+
+        async def call(*args: object) -> object:
+            left[name] -= 1
+            if left[name] >= 0:
+                raise StoreUnavailable("the database is away")
+            return await real(*args)
+
+        monkeypatch.setattr(store, name, call)
+
+    for name in left:
+        breaking(name)
+    await app.publish(TOPIC, "mine")
+    await relayed(app)
+    assert bodies(target.messages) == ["mine"]  # once: the mark was repeated, not the message
+    assert max(left["take_messages"], left["messages_delivered"]) < 0
+
+
+def test_a_topic_that_waits_too_long_is_told_of_once_in_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # E44
+    said: list[tuple[str, dict[str, Any]]] = []
+
+    class Ears:
+        def warning(self, event: str, **facts: Any) -> None:
+            said.append((event, facts))
+
+    monkeypatch.setattr(relay, "log", Ears())
+    watch = Watch(frozenset({"a"}), timedelta(seconds=60))
+    fresh, stale = timedelta(seconds=59), timedelta(seconds=61)
+    lags = [Lag("a", 3, 0, stale), Lag("b", 1, 0, stale), Lag("c", 1, 0, fresh), Lag("d", 0, 2, None)]
+    assert watch.look(lags, 0.0) == ["a", "b"]
+    assert watch.look(lags, 30.0) == []
+    assert watch.look(lags, 60.0) == ["a", "b"]
+    assert said[0][0] == "outbox.stale"
+    assert said[0][1] | {"hint": ""} == {"topic": "a", "waiting": 3, "oldest_seconds": 61, "hint": ""}
+    assert "declares no target" in said[1][1]["hint"]
+    assert watch.look([], 61.0) == []
+    assert watch.look(lags, 62.0) == ["a", "b"]
