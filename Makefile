@@ -4,7 +4,8 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help setup run test lint check bench demo mutants torture simulate-long lock fresh-check clean
 
 BIN := .venv/bin
-# For make run: where it listens, where everything it keeps goes, and sqlite or postgres
+# For make run: what is started, where it listens, where everything it keeps goes; and sqlite or postgres, for the converter
+SYSTEM ?= converter
 PORT ?= 8000
 DATA ?= ./data
 STORE ?= sqlite
@@ -23,14 +24,15 @@ help: ## List the commands
 setup: ## Make .venv ready with the project and all tools
 	@tools/bootstrap
 
-run: ## Set up and start the converter: page, API, worker and gateway (PORT=8000 DATA=./data STORE=sqlite|postgres)
-	@tools/bootstrap $(if $(filter postgres,$(STORE)),dev,run)
-	@exec $(BIN)/python -m systems.converter.run --port $(PORT) --data $(DATA) --store $(STORE)
+run: ## Set up and start a system (SYSTEM=converter|grading|reports PORT=8000 DATA=./data STORE=sqlite|postgres)
+	@test -d systems/$(SYSTEM)/run || { echo "run: no system $(SYSTEM); there are converter, grading and reports" >&2; exit 2; }
+	@tools/bootstrap $(if $(filter converter-sqlite,$(SYSTEM)-$(STORE)),run,dev)
+	@exec $(BIN)/python -m systems.$(SYSTEM).run --port $(PORT) --data $(DATA) $(if $(filter converter,$(SYSTEM)),--store $(STORE))
 
 test: setup ## Set up and run the whole suite, with private servers
 	@tools/system
 	@$(MAKE) lint
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
 
 lint: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run .venv/bin/ruff format ." >&2; exit 1; }
@@ -39,7 +41,7 @@ lint: setup
 	@$(BIN)/lint-imports --no-logo >.boot/imports.log 2>&1 || { cat .boot/imports.log >&2; exit 1; }
 
 check: lint ## Format, lint, types, import arrows, fast tests
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not service" $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not service" $(ARGS)
 
 bench: setup ## Measure speed; figures go to the terminal
 	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }

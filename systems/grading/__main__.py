@@ -1,0 +1,64 @@
+"""`python -m systems.grading dlq list | recover ID | discard ID`, `status ID`, `outbox`: the desk of those who run grading."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from holdfast import HoldfastError
+from systems.grading import dlq
+from systems.grading.logs import log_to_stderr
+from systems.grading.tasks import Grading
+from systems.grading.views import show, show_message
+
+
+async def _do(given: argparse.Namespace, grading: Grading) -> Any:
+    async with grading.app as app:
+        match given.what, given.action:
+            case "dlq", "list":
+                return [msgspec.to_builtins(one) for one in await dlq.list_dead(grading, limit=given.limit)]
+            case "dlq", "recover":
+                return show(await dlq.recover(grading, given.id, by="cli"))
+            case "dlq", "discard":
+                return {"discarded": await dlq.discard(grading, given.id, by="cli")}
+            case "status", _:
+                return show(await app.job(given.id), await app.late_results(given.id))
+            case _:
+                return [show_message(one) for one in await app.messages(limit=given.limit)]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m systems.grading", description=__doc__)
+    whats = parser.add_subparsers(dest="what", required=True)
+    letters = whats.add_parser("dlq", help="dead letters of workers")
+    letters.add_argument("action", choices=["list", "recover", "discard"])
+    letters.add_argument("id", nargs="?", default="", help="a request id")
+    status = whats.add_parser("status", help="one submission")
+    status.add_argument("id")
+    outbox = whats.add_parser("outbox", help="messages on their way to the broker")
+    for one in (letters, outbox):
+        one.add_argument("--limit", type=int, default=50)
+    for one in (status, outbox):
+        one.set_defaults(action="")
+    given = parser.parse_args(arguments)
+    if given.what == "dlq" and given.action == "recover" and not given.id:
+        parser.error("recover needs the id of a request; `dlq list` shows them")
+    log_to_stderr(os.environ)
+    try:
+        from systems.grading.app import grading
+
+        print(json.dumps(asyncio.run(_do(given, grading)), indent=2, ensure_ascii=False))
+    except (HoldfastError, ValueError) as error:
+        print(f"grading: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Grading's knobs, read from the environment under exactly these names (G2, G3, G5, G7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from holdfast import UsageError
+
+SHORTEST_SECRET = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Each field is the variable of the same name in capitals."""
+
+    database_url: str = "sqlite:///data/grading.db"
+    broker_url: str = "amqp://guest:guest@127.0.0.1:5672/"
+    provider_url: str = "http://127.0.0.1:8090"
+    provider_key: str = "stand-in"  #: sent as the bearer token of the provider
+    llm_model: str = "grader-1"
+    stt_model: str = "whisper-1"
+    callback_secrets: tuple[str, ...] = ()  #: the first signs; all of them verify, while one replaces another
+    audio_dir: Path = Path("data/audio")  #: where recordings are, for the API and for the workers
+    ledger: Path = Path("data/grading-ledger.db")  #: what the workers of this machine know of requests
+    # The relay.
+    outbox_poll_interval_ms: int = 5_000
+    outbox_batch_size: int = 50
+    outbox_stale_threshold_ms: int = 60_000
+    # Deadlines.
+    sla_writing_ms: int = 20 * 60_000
+    sla_speaking_ms: int = 60 * 60_000
+    timeout_check_interval_ms: int = 60_000  #: at the latest; the engine looks once a second
+    redispatch_after_ms: int = (
+        5 * 60_000
+    )  #: what waits longer is handed over again: the broker may have been purged
+    attempt_lease_ms: int = (
+        10 * 60_000
+    )  #: a worker that began and was not heard of for so long is taken for lost
+    # The worker.
+    max_retries: int = 3
+    retry_base_ms: int = 1_000  #: doubled with each retry
+    retry_jitter_ms: int = 1_000
+    retry_cap_ms: int = 300_000
+    provider_timeout_ms: int = 60_000
+    worker_lease_ms: int = (
+        30_000  #: a request that a worker has in hand is nobody else's for so long, renewed
+    )
+    max_crashes: int = 3
+    circuit_window: int = 20
+    circuit_cooldown_ms: int = 30_000
+    circuit_trials: int = 3
+    callback_tries: int = 6
+    callback_base_ms: int = 500
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Settings:
+        """`UsageError` names the variable that cannot be read. An empty one counts as not set."""
+        values: dict[str, Any] = {}
+        for name, read in _READERS.items():
+            variable = name.upper()
+            if text := environment.get(variable, "").strip():
+                values[name] = read(variable, text)
+        return cls(**values)
+
+    def sla_ms(self, skill: str) -> int:
+        return self.sla_speaking_ms if skill == "speaking" else self.sla_writing_ms
+
+
+Reader = Callable[[str, str], Any]
+
+
+def _whole(least: int, most: int) -> Reader:
+    def read(variable: str, text: str) -> int:
+        # `int` would take "1_000" and digits of other scripts; more than 12 of them are no setting.
+        if not (text.isascii() and text.isdigit() and len(text) <= 12) or not least <= int(text) <= most:
+            raise UsageError(f"{variable} is {text[:40]!r}; it is a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _address(*schemes: str) -> Reader:
+    def read(variable: str, text: str) -> str:
+        try:
+            parts = urlsplit(text)
+            known = parts.scheme in schemes and bool(parts.hostname)
+            _ = parts.port
+        except ValueError:
+            known = False
+        if not known:  # the address itself is not shown: it may hold a password
+            raise UsageError(f"{variable} does not name a server; it begins with {schemes[0]}:// and a host")
+        return text
+
+    return read
+
+
+def _secrets(variable: str, text: str) -> tuple[str, ...]:
+    found = tuple(secret for part in text.split(",") if (secret := part.strip()))
+    if any(len(secret) < SHORTEST_SECRET for secret in found):
+        raise UsageError(
+            f"{variable} holds a secret of less than {SHORTEST_SECRET} characters; make one by `openssl rand -hex 32`"
+        )
+    return found
+
+
+def _text(_: str, text: str) -> str:
+    return text
+
+
+def _path(_: str, text: str) -> Path:
+    return Path(text)
+
+
+_TIME = _whole(1, 86_400_000)
+_READERS: dict[str, Reader] = {
+    "database_url": _text,
+    "broker_url": _address("amqp", "amqps"),
+    "provider_url": lambda variable, text: _address("http", "https")(variable, text).rstrip("/"),
+    "provider_key": _text,
+    "llm_model": _text,
+    "stt_model": _text,
+    "callback_secrets": _secrets,
+    "audio_dir": _path,
+    "ledger": _path,
+    "outbox_poll_interval_ms": _TIME,
+    "outbox_batch_size": _whole(1, 1_000),
+    "outbox_stale_threshold_ms": _TIME,
+    "sla_writing_ms": _TIME,
+    "sla_speaking_ms": _TIME,
+    "timeout_check_interval_ms": _TIME,
+    "redispatch_after_ms": _TIME,
+    "attempt_lease_ms": _TIME,
+    "max_retries": _whole(0, 100),
+    "retry_base_ms": _TIME,
+    "retry_jitter_ms": _whole(0, 3_600_000),
+    "retry_cap_ms": _TIME,
+    "provider_timeout_ms": _TIME,
+    "worker_lease_ms": _whole(300, 3_600_000),
+    "max_crashes": _whole(1, 100),
+    "circuit_window": _whole(1, 1_000),
+    "circuit_cooldown_ms": _TIME,
+    "circuit_trials": _whole(1, 100),
+    "callback_tries": _whole(1, 100),
+    "callback_base_ms": _TIME,
+}

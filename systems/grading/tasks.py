@@ -1,0 +1,84 @@
+"""Grading's Holdfast app. A submission is a job of the task `grade`, which is executed outside: by Celery workers.
+
+The store is the truth: it has the submission, its deadline and its one end. What is on the broker are hints, which may be
+doubled, delayed or purged; `hand_over_again` sends them once more.
+
+`build(settings)` makes it; `systems.grading.app:app` is the one of the environment, for `holdfast up`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from holdfast import Every, Holdfast, Retry, Task
+from systems.grading.handing import hand_over_all
+from systems.grading.settings import Settings
+from systems.grading.topology import DELIVERY_LIMIT, REQUESTS, queues
+
+GRADE, QUEUE, HOUSEKEEPING = "grade", "grading", "housekeeping"
+#: A job of ours is begun again only when a lease ran out or a person asked; its deadline ends it long before this.
+_MANY = 100
+_LOOK_FOR_LOST = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Grading:
+    """The app, its task and what they were made from."""
+
+    settings: Settings
+    app: Holdfast
+    grade: Task[..., Any]
+
+    def sla(self, skill: str) -> timedelta:
+        return timedelta(milliseconds=self.settings.sla_ms(skill))
+
+
+def build(settings: Settings, **options: Any) -> Grading:
+    """Grading on these settings. *options* go to `Holdfast` as they are."""
+    every = timedelta(milliseconds=settings.timeout_check_interval_ms)
+    app = Holdfast(
+        settings.database_url,
+        reclaim_every=min(every, _LOOK_FOR_LOST),
+        outbox_poll=timedelta(milliseconds=settings.outbox_poll_interval_ms),
+        outbox_batch=settings.outbox_batch_size,
+        outbox_stale=timedelta(milliseconds=settings.outbox_stale_threshold_ms),
+        **options,
+    )
+    app.topic(
+        REQUESTS,
+        to=settings.broker_url,
+        declare=True,
+        queue=REQUESTS,
+        delivery_limit=DELIVERY_LIMIT,
+        queue_arguments=queues()[REQUESTS],
+        cap="10s",
+    )
+
+    @app.task(
+        name=GRADE,
+        queue=QUEUE,
+        execute="outside",
+        deadline=timedelta(milliseconds=settings.sla_writing_ms),
+        lease=timedelta(milliseconds=settings.attempt_lease_ms),
+        retry=Retry(_MANY, base="1s", cap="1m"),
+        max_crashes=_MANY,
+        stuck_after=None,
+    )
+    async def grade(
+        skill: str, text: str | None = None, audio: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Never run here; its signature is what a submission holds."""
+        raise NotImplementedError
+
+    grading = Grading(settings, app, grade)
+    again = timedelta(milliseconds=settings.redispatch_after_ms)
+
+    @app.schedule(Every(max(timedelta(seconds=1), min(again / 2, timedelta(seconds=30)))))
+    @app.task(queue=HOUSEKEEPING, timeout="5m", store_result=False)
+    async def hand_over_again() -> int:
+        """Send requests once more that wait for too long, and those that a person has sent again."""
+        return await hand_over_all(app, again)
+
+    return grading

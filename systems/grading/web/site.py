@@ -1,0 +1,133 @@
+"""The API put together.
+
+| request | answer |
+|---|---|
+| `POST /submissions` | 201 with the submission: JSON `{"skill": "writing", "text": …}`, or a form with `skill=speaking` and `audio` |
+| `GET /submissions/{id}` | status, and the result when there is one; late results too |
+| `GET /submissions/{id}/events` | server-sent events, until it has ended |
+| `GET /progress` | graded submissions by skill, of the caller |
+| `POST /submissions/{id}/retry` | sent again by hand, after it has failed |
+| `GET /outbox`, `GET /dlq`, `POST /dlq/{requestId}/recover`, `DELETE /dlq/{requestId}` | for operators |
+| `GET /healthz` | 200 when the store answers |
+| `/holdfast/api/v1/…` | Holdfast's own API; needs a key |
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from holdfast import JobRow
+from holdfast.http import api
+from systems.grading import dlq
+from systems.grading.progress import progress_of
+from systems.grading.submitting import send_again, submit
+from systems.grading.tasks import Grading
+from systems.grading.views import show, show_message
+from systems.grading.web.callers import Callers
+from systems.grading.web.following import Following
+from systems.grading.web.intake import read_submission
+from systems.grading.web.problems import Refused, no_such_submission, tell_errors
+
+MOST_ROWS = 200
+_STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+def make_site(grading: Grading) -> FastAPI:
+    """Grading's web app; the store is open as long as its lifespan."""
+    routes = _Routes(grading)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with grading.app:
+            yield
+            await routes.following.close()
+
+    site = FastAPI(title="Grading", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    site.add_api_route("/submissions", routes.create, methods=["POST"])
+    site.add_api_route("/submissions/{submission_id}", routes.look, methods=["GET"])
+    site.add_api_route("/submissions/{submission_id}/events", routes.events, methods=["GET"])
+    site.add_api_route("/submissions/{submission_id}/retry", routes.retry, methods=["POST"])
+    site.add_api_route("/progress", routes.progress, methods=["GET"])
+    site.add_api_route("/outbox", routes.outbox, methods=["GET"])
+    site.add_api_route("/dlq", routes.dead, methods=["GET"])
+    site.add_api_route("/dlq/{request_id}/recover", routes.recover, methods=["POST"])
+    site.add_api_route("/dlq/{request_id}", routes.discard, methods=["DELETE"])
+    site.add_api_route("/healthz", routes.healthz, methods=["GET"])
+    site.mount("/holdfast", api(grading.app))
+    tell_errors(site)
+    return site
+
+
+class _Routes:
+    def __init__(self, grading: Grading) -> None:
+        self._grading, self._app = grading, grading.app
+        self._callers, self.following = Callers(grading.app), Following(grading.app)
+
+    async def create(self, request: Request) -> Response:
+        caller = await self._callers.of(request)
+        caller.must_change()
+        given = await read_submission(request)
+        row = await submit(self._grading, given.skill, text=given.text, audio=given.audio, owner=caller.owner)
+        return JSONResponse(show(row), 201, {"location": f"/submissions/{row.id}"})
+
+    async def look(self, request: Request, submission_id: str) -> Response:
+        row = await self._reached(request, submission_id)
+        return JSONResponse(show(row, await self._app.late_results(row.id)))
+
+    async def events(self, request: Request, submission_id: str) -> Response:
+        row = await self._reached(request, submission_id)
+        given = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
+        if not (given.isascii() and given.isdigit() and len(given) <= 18):
+            raise Refused(422, "INVALID", "Last-Event-ID is the id of an event of this stream.")
+        stream = self.following.follow(row.id, int(given))
+        return StreamingResponse(stream, headers=_STREAM_HEADERS, media_type="text/event-stream")
+
+    async def retry(self, request: Request, submission_id: str) -> Response:
+        row = await self._reached(request, submission_id)
+        caller = await self._callers.of(request)
+        caller.must_operate()
+        return JSONResponse(show(await send_again(self._grading, row.id, by=caller.name)))
+
+    async def progress(self, request: Request) -> Response:
+        caller = await self._callers.of(request)
+        return JSONResponse(await progress_of(self._app, caller.owner))
+
+    async def outbox(self, request: Request, submission: str | None = None, limit: int = 50) -> Response:
+        await self._operator(request)
+        found = await self._app.messages(key=submission, limit=max(1, min(limit, MOST_ROWS)))
+        return JSONResponse({"messages": [show_message(one) for one in found]})
+
+    async def dead(self, request: Request, limit: int = 50) -> Response:
+        await self._operator(request)
+        found = await dlq.list_dead(self._grading, limit=max(1, min(limit, MOST_ROWS)))
+        return JSONResponse({"deadLetters": [msgspec.to_builtins(one) for one in found]})
+
+    async def recover(self, request: Request, request_id: str) -> Response:
+        by = await self._operator(request)
+        return JSONResponse(show(await dlq.recover(self._grading, request_id, by=by)))
+
+    async def discard(self, request: Request, request_id: str) -> Response:
+        by = await self._operator(request)
+        return JSONResponse({"discarded": await dlq.discard(self._grading, request_id, by=by)})
+
+    async def healthz(self) -> Response:
+        await self._app.counts()
+        return JSONResponse({"status": "ok"})
+
+    async def _operator(self, request: Request) -> str:
+        caller = await self._callers.of(request)
+        caller.must_operate()
+        return caller.name
+
+    async def _reached(self, request: Request, submission_id: str) -> JobRow:
+        caller = await self._callers.of(request)
+        if not 1 <= len(submission_id) <= 100 or not submission_id.isprintable():
+            raise no_such_submission()
+        row = await self._app.job(submission_id)
+        caller.must_reach(row)
+        return row

@@ -1,0 +1,160 @@
+"""The fault switch of the stand-in: makes calls fail in the ways providers do. Off unless it is told `--faults`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import Annotated
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from systems.converter.gateway.faults import FaultyProtocol, cut
+
+__all__ = ["Fault", "Faults", "FaultyProtocol", "Switch", "cut", "fault_of"]
+
+_HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What goes wrong, with how many of the calls, and for how long.
+
+    *latency_ms* comes on top of any of the others; of the others the first that is set counts. Those above the line fail
+    the call, those below spoil what it says.
+    """
+
+    latency_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 0
+    reset: bool = False  #: the connection is cut
+    hang: bool = False  #: no answer, until the switch is moved
+    status: Annotated[int, msgspec.Meta(ge=400, le=599)] | None = None
+    retry_after: Annotated[int, msgspec.Meta(ge=0, le=86_400)] | None = None  #: with *status*, in seconds
+    reset_requests: Annotated[str, msgspec.Meta(max_length=20)] | None = None  #: with *status*: "6m0s"
+    html: bool = False  #: 200, with a page instead of an answer
+    error_body: Annotated[str, msgspec.Meta(max_length=60)] | None = None  #: 200, with an error of this code
+    broken_stream: bool = False  #: half of the answer, then the connection is cut
+    # ------------------------------------------------------------------------------------------------------------------
+    length_cut: bool = False
+    refusal: bool = False
+    content_filter: bool = False
+    bad_json: bool = False
+    fenced: bool = False  #: the JSON stands in a code fence, with prose around it
+    huge_bytes: Annotated[int, msgspec.Meta(ge=0, le=50_000_000)] = 0
+    endless: bool = False  #: a stream that goes on for ever
+    content: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None  #: the answer says this
+    percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100
+    times: Annotated[int, msgspec.Meta(ge=1)] | None = None  #: so many calls, then it is off
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
+
+
+class Switch:
+    """The fault that is on now, if any."""
+
+    def __init__(self) -> None:
+        self._fault: Fault | None = None
+        self._until: float | None = None
+        self._left: int | None = None
+        self._seen = 0
+        self._off = asyncio.Event()
+        self.struck = 0  #: calls that were made to fail since it began
+
+    def set(self, fault: Fault | None) -> None:
+        self._fault, self._seen = fault, 0
+        self._left = None if fault is None else fault.times
+        seconds = None if fault is None else fault.seconds
+        self._until = None if seconds is None else time.monotonic() + seconds
+        self._off.set()  # whoever hangs because of the last one is let go
+        self._off = asyncio.Event()
+
+    def current(self) -> Fault | None:
+        if self._until is not None and time.monotonic() >= self._until:
+            self.set(None)
+        return self._fault
+
+    def strike(self) -> Fault | None:
+        """The fault for this call. Counted out, not drawn: of 10 calls at 30 % it is 3, and the same 3 each time."""
+        fault = self.current()
+        if fault is None or self._left == 0:
+            return None
+        self._seen += 1
+        if int(self._seen * fault.percent / 100) == int((self._seen - 1) * fault.percent / 100):
+            return None
+        self._left = None if self._left is None else self._left - 1
+        self.struck += 1
+        return fault
+
+    async def wait_until_off(self) -> None:
+        off, until = self._off, self._until
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(off.wait(), None if until is None else max(until - time.monotonic(), 0))
+
+
+class Faults:
+    """The layer before the service in which calls are made to fail."""
+
+    def __init__(self, app: ASGIApp, switch: Switch) -> None:
+        self._app, self._switch = app, switch
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        fault = (
+            self._switch.strike() if scope["type"] == "http" and scope["path"].startswith("/v1/") else None
+        )
+        if fault is None:
+            await self._app(scope, receive, send)
+            return
+        scope["provider.fault"] = fault
+        if fault.latency_ms:
+            await asyncio.sleep(fault.latency_ms / 1000)
+        if fault.reset or fault.hang:
+            if fault.hang:
+                await self._switch.wait_until_off()
+            cut(scope.get("client"))
+        elif fault.status is not None:
+            await _drain(receive)
+            await _answer(send, fault.status, _error(fault.status), b"application/json", _asked(fault))
+        elif fault.html:
+            await _drain(receive)
+            await _answer(send, 200, _HTML, b"text/html", [])
+        elif fault.error_body is not None:
+            await _drain(receive)
+            await _answer(send, 200, _error(500, fault.error_body), b"application/json", [])
+        else:
+            await self._app(scope, receive, send)
+
+
+def fault_of(request: Request) -> Fault | None:
+    """The fault that this call is to show in what it says."""
+    found: Fault | None = request.scope.get("provider.fault")
+    return found
+
+
+def _asked(fault: Fault) -> list[tuple[bytes, bytes]]:
+    asked = [] if fault.retry_after is None else [(b"retry-after", b"%d" % fault.retry_after)]
+    if fault.reset_requests is not None:
+        asked.append((b"x-ratelimit-reset-requests", fault.reset_requests.encode()))
+    return asked
+
+
+def _error(status: int, code: str | None = None) -> bytes:
+    kind = (
+        "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error"
+    )
+    # Providers like to say the key again in what they refuse; ours does it too, so that it is seen not to get through.
+    words = "A fault is switched on. Incorrect API key provided: sk-canary-0123456789."
+    return json.dumps({"error": {"message": words, "type": kind, "param": None, "code": code}}).encode()
+
+
+async def _drain(receive: Receive) -> None:
+    """Read the request to its end; the answer is then sure to arrive."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return
+
+
+async def _answer(send: Send, status: int, body: bytes, kind: bytes, more: list[tuple[bytes, bytes]]) -> None:
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

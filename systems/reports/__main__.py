@@ -1,0 +1,63 @@
+"""`python -m systems.reports stats`: how the reports of the environment's database do (P6)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sqlite3
+import sys
+import time
+
+from holdfast import HoldfastError
+from systems.reports.records import open_records
+from systems.reports.settings import Settings
+from systems.reports.stats import Stats, take_stats
+
+_LINES = (
+    ("reports", "{0.reports:,} begun: {0.succeeded:,} succeeded, {0.failed:,} failed"),
+    ("retry rate", "{0.retry_rate:.1%} ({0.retries:,} retries)"),
+    ("final failures", "{0.final_failure_rate:.1%}"),
+    ("time to success", "{0.mean_seconds_to_success:.1f} s mean, {0.p95_seconds_to_success:.1f} s p95"),
+    ("schema failures", "{0.schema_failure_share:.1%}, {0.captures:,} captures"),
+    ("model", "{0.calls:,} calls, {0.tokens_in:,} tokens in, {0.tokens_out:,} out"),
+    (
+        "cost",
+        "{0.cost:.4f} in all, {0.cost_per_success:.6f} a success, {0.cost_of_retries:.4f} for asking again",
+    ),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m systems.reports", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    stats = commands.add_parser("stats", help="retry rate, failures, times, captures and cost")
+    stats.add_argument("--hours", type=float, default=0.0, help="of the last so many hours; 0 for all")
+    stats.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    try:
+        settings = Settings.read(os.environ)
+        since = time.time() - given.hours * 3600 if given.hours > 0 else 0.0
+        taken = asyncio.run(_take(settings.database_url, since))
+    except (HoldfastError, OSError, sqlite3.Error) as error:
+        reason = str(error) if isinstance(error, HoldfastError) else "the database cannot be read"
+        print(f"reports: {reason}; set DATABASE_URL to that of the reports", file=sys.stderr)
+        return 2
+    if given.json:
+        print(json.dumps(taken.as_json()))
+        return 0
+    for name, line in _LINES:
+        print(f"{name:<16} {line.format(taken)}")
+    for code, number in sorted(taken.failed_by_code.items()):
+        print(f"  {code:<20} {number:,}")
+    return 0
+
+
+async def _take(url: str, since: float) -> Stats:
+    async with open_records(url) as records:
+        return await take_stats(records, since=since)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,11 @@
+"""Reports as the environment sets them: `holdfast worker systems.reports.app:app`."""
+
+from __future__ import annotations
+
+import os
+
+from systems.reports.settings import Settings
+from systems.reports.tasks import build
+
+reports = build(Settings.read(os.environ))
+app = reports.app

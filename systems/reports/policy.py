@@ -1,0 +1,18 @@
+"""The policy of the reports as a preset (P2): 4 attempts, 30, 120 and 480 s, each ±20 %. ADR 0009 says why."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from holdfast import Retry, table
+
+MAX_ATTEMPTS = 4
+FIRST_WAIT = timedelta(seconds=30)
+#: Each wait is so many times the one before.
+FACTOR = 4
+JITTER = "20%"
+
+
+def retry_policy(max_attempts: int = MAX_ATTEMPTS, first: timedelta = FIRST_WAIT) -> Retry:
+    waits = [min(first * FACTOR**nth, timedelta(hours=1)) for nth in range(min(max(max_attempts - 1, 1), 12))]
+    return Retry(max_attempts, backoff=table(waits), jitter=JITTER, cap=timedelta(hours=2))

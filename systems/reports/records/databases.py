@@ -1,0 +1,122 @@
+"""Running a statement of ours, on SQLite or PostgreSQL, by itself or on the connection of a job's last transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import anyio.to_thread
+
+from holdfast import UsageError
+
+Row = tuple[Any, ...]
+#: How long a statement waits for another writer of the file.
+_BUSY_SEC = 30.0
+_LOCK = 7_226_301_122  # any number, the same for all who make the tables
+
+
+class Database(Protocol):
+    async def prepare(self, statements: Sequence[str]) -> None:
+        """Make the tables, whoever else does it at the same time."""
+
+    async def run(self, sql: str, *values: Any) -> list[Row]:
+        """One statement, committed when this returns."""
+
+    async def run_in(self, connection: Any, sql: str, *values: Any) -> None:
+        """One statement in a transaction of the engine's."""
+
+    def written(self, sql: str) -> str:
+        """*sql* as this database writes it."""
+
+    async def close(self) -> None: ...
+
+
+class SqliteDatabase:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    async def prepare(self, statements: Sequence[str]) -> None:
+        Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        for statement in statements:
+            await self.run(statement)
+
+    async def run(self, sql: str, *values: Any) -> list[Row]:
+        return await anyio.to_thread.run_sync(self._run, self.written(sql), values)
+
+    def _run(self, sql: str, values: tuple[Any, ...]) -> list[Row]:
+        with closing(sqlite3.connect(self._path, timeout=_BUSY_SEC, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            return connection.execute(sql, values).fetchall()
+
+    async def run_in(self, connection: Any, sql: str, *values: Any) -> None:
+        connection.execute(self.written(sql), values)
+
+    def written(self, sql: str) -> str:
+        return re.sub(r"\$(\d+)", r"?\1", sql)
+
+    async def close(self) -> None:
+        return None
+
+
+class PostgresDatabase:
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        words = parse_qsl(parts.query)
+        # `prepare` is a word of the engine's own; the driver would send it to the server.
+        self._url = urlunsplit(
+            parts._replace(query=urlencode([word for word in words if word[0] != "prepare"]))
+        )
+        self._cached = 0 if ("prepare", "off") in words else 100
+        self._pool: Any = None
+        self._opening = asyncio.Lock()
+
+    async def _open(self) -> Any:
+        import asyncpg
+
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self._url,
+                    min_size=0,
+                    max_size=4,
+                    timeout=10,
+                    command_timeout=30,
+                    statement_cache_size=self._cached,
+                )
+        return self._pool
+
+    async def prepare(self, statements: Sequence[str]) -> None:
+        pool = await self._open()
+        async with pool.acquire() as connection, connection.transaction():
+            await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+            for statement in statements:
+                await connection.execute(statement)
+
+    async def run(self, sql: str, *values: Any) -> list[Row]:
+        pool = await self._open()
+        return [tuple(row) for row in await pool.fetch(sql, *values)]
+
+    async def run_in(self, connection: Any, sql: str, *values: Any) -> None:
+        await connection.execute(sql, *values)
+
+    def written(self, sql: str) -> str:
+        return sql
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.close()
+
+
+def database_of(url: str) -> Database:
+    if url.startswith("sqlite:///"):
+        return SqliteDatabase(url.removeprefix("sqlite:///").partition("?")[0])
+    if url.startswith(("postgres://", "postgresql://")):
+        return PostgresDatabase(url)
+    raise UsageError("DATABASE_URL is neither sqlite:/// nor postgresql://; reports need one of them")

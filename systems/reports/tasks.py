@@ -1,0 +1,121 @@
+"""The Holdfast app of the reports: the task `report` behind the breaker of the model, and the folder watch.
+
+`build(settings)` makes it; `systems.reports.app:app` is the one of the environment, for `holdfast worker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from holdfast import (
+    THIS_JOB,
+    BreakerPolicy,
+    Every,
+    Holdfast,
+    Job,
+    LeaseLost,
+    Retention,
+    Snooze,
+    Task,
+)
+from systems.reports.chain import DOCUMENTS, Chain, Resources
+from systems.reports.documents import Documents, Place
+from systems.reports.failures import failed, rule
+from systems.reports.model.asking import model_client
+from systems.reports.policy import retry_policy
+from systems.reports.records import Records, open_records
+from systems.reports.records.databases import database_of
+from systems.reports.schemas import Schema
+from systems.reports.settings import Settings
+from systems.reports.watch import look
+
+QUEUE, MODEL, HOUSEKEEPING = "reports", "model", "housekeeping"
+#: Whose reports those of the watch are.
+WATCH = "watch"
+#: What an attempt may take beyond the model's own time: reading, writing, and waiting for the database.
+_OTHER_TIME = timedelta(seconds=120)
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """The app, its task and what they were made from."""
+
+    settings: Settings
+    app: Holdfast
+    report: Task[..., Coroutine[Any, Any, dict[str, Any]]]
+
+
+def roots(settings: Settings) -> list[str]:
+    """What may be read: the configured places, and the one that is watched."""
+    return [*settings.documents_url, *([settings.watch_url] if settings.watch_url else [])]
+
+
+def build(settings: Settings, **options: Any) -> Reports:
+    """The reports on these settings. *options* go to `Holdfast` as they are."""
+    kept = timedelta(seconds=settings.job_retention_sec)
+    app = Holdfast(
+        settings.database_url,
+        lease=timedelta(seconds=settings.worker_lease_ttl_sec),
+        concurrency=settings.worker_concurrency,
+        retention=Retention(results=kept, jobs=kept, events=kept),
+        **options,
+    )
+    breaker = BreakerPolicy(
+        window=settings.circuit_window,
+        threshold=settings.circuit_fail_threshold,
+        cooldown=timedelta(milliseconds=settings.circuit_cooldown_ms),
+    )
+    app.dependency(MODEL, breaker=breaker)
+    app.dependency(DOCUMENTS, breaker=breaker)
+    app.on("failed", "timed_out", "retry", "reclaimed", "manual_retry", "redriven")(
+        Records(database_of(settings.database_url)).follow
+    )
+
+    @app.lifespan
+    async def resources() -> AsyncIterator[Resources]:
+        async with open_records(settings.database_url) as records, model_client(settings) as client:
+            yield Resources(client, records, Documents(roots(settings)), Place(settings.reports_url))
+
+    model_time = timedelta(milliseconds=settings.model_timeout_ms)
+
+    @app.task(
+        queue=QUEUE,
+        retry=retry_policy(settings.retry_max_attempts, timedelta(milliseconds=settings.retry_first_ms)),
+        timeout=model_time + _OTHER_TIME,
+        depends_on=MODEL,
+        max_crashes=settings.worker_max_crashes,
+        rules=[rule],
+    )
+    async def report(
+        source: str, schema: str | Schema, *, instructions: str = "", job: Job = THIS_JOB
+    ) -> dict[str, Any]:
+        """Make the report of the document at *source*, by a schema that is named or given; where it is, and what was repaired."""
+        try:
+            created = (await app.job(job.id)).created_at.timestamp()
+            await job.resources.records.begin(job.id, created)
+            return await Chain(job, settings, source, schema, instructions).run()
+        except (Snooze, LeaseLost):
+            raise
+        except Exception as error:
+            named = failed(error, attempt=job.attempt, max_attempts=job.max_attempts)
+            if named is error:
+                raise
+            raise named from error
+
+    if settings.watch_url:
+        every = timedelta(milliseconds=settings.watch_every_ms)
+
+        @app.schedule(Every(every), missed="once")
+        @app.task(queue=HOUSEKEEPING, timeout="5m", retry=1)
+        async def watch_documents(*, job: Job = THIS_JOB) -> int:
+            """Make reports of new documents; how many."""
+
+            async def enqueue(job_id: str, address: str) -> None:
+                await report.options(id=job_id, owner=WATCH).enqueue(address, settings.watch_schema)
+
+            return await look(Place(settings.watch_url), job.resources.records, enqueue)
+
+    return Reports(settings, app, report)

@@ -1,0 +1,274 @@
+"""The API.
+
+| request | who | answer |
+|---|---|---|
+| `POST /reports` | owner | 202 with the job; an `Idempotency-Key` makes a repeated request the same one |
+| `GET /reports`, `GET /reports/{id}` | owner | how they stand |
+| `GET /reports/{id}/report` | owner | the report |
+| `POST /reports/{id}/retry` | operator | again, with or without the recorded answer (P9) |
+| `POST /reports/{id}/revalidate` | operator | judge the captured answer by a changed schema, and complete the report |
+| `GET /captures`, `GET /reports/{id}/captures` | operator | answers that could not be used (P5) |
+| `GET /stats`, `GET /metrics` | not owners | the figures (P6) |
+| `/holdfast/api/v1` | by its own rules | the engine's API |
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+
+from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
+from holdfast.http import api
+from systems.reports.codes import CODES, Code
+from systems.reports.content import check_name
+from systems.reports.documents import Documents, Place
+from systems.reports.failures import Trouble, code_of
+from systems.reports.records import Records, open_records
+from systems.reports.revalidating import revalidate
+from systems.reports.schemas import find_schema
+from systems.reports.series import Series
+from systems.reports.stats import take_stats
+from systems.reports.tasks import Reports, roots
+from systems.reports.web.bodies import AskReport, AskRetry, AskRevalidate, read_body
+from systems.reports.web.callers import Caller, Callers
+from systems.reports.web.problems import TRY_AGAIN, Refused, no_such_report
+from systems.reports.web.showing import show
+
+log = structlog.get_logger("reports.web")
+
+MOST_ROWS = 200
+_MOST_REPORT = 20_000_000
+_NAMES = uuid.UUID("0d1b7f5e-95f5-5b7e-8a53-1d1c4c3a8f0b")
+_SAFE = {
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+}
+
+
+def make_site(reports: Reports) -> FastAPI:
+    """The API of *reports*; its stores are open as long as its lifespan."""
+    routes = _Routes(reports)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with reports.app, open_records(reports.settings.database_url) as routes.records:
+            yield
+
+    site = FastAPI(title="Reports", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    site.add_api_route("/reports", routes.ask, methods=["POST"])
+    site.add_api_route("/reports", routes.list, methods=["GET"])
+    site.add_api_route("/reports/{job_id}", routes.one, methods=["GET"])
+    site.add_api_route("/reports/{job_id}/report", routes.report, methods=["GET"])
+    site.add_api_route("/reports/{job_id}/retry", routes.retry, methods=["POST"])
+    site.add_api_route("/reports/{job_id}/captures", routes.captures_of, methods=["GET"])
+    site.add_api_route("/reports/{job_id}/revalidate", routes.revalidate, methods=["POST"])
+    site.add_api_route("/captures", routes.captures, methods=["GET"])
+    site.add_api_route("/stats", routes.stats, methods=["GET"])
+    site.add_api_route("/metrics", routes.metrics, methods=["GET"])
+    site.add_api_route("/healthz", routes.healthz, methods=["GET"])
+    site.mount("/holdfast", api(reports.app))
+    _tell_errors(site)
+    return site
+
+
+class _Routes:
+    records: Records  #: while the site runs
+
+    def __init__(self, reports: Reports) -> None:
+        self._reports, self._app, self._settings = reports, reports.app, reports.settings
+        self._callers = Callers(reports.app)
+        self._documents = Documents(roots(reports.settings))
+        self._place = Place(reports.settings.reports_url)
+
+    # -- for owners ---------------------------------------------------------------------------------------------------
+    async def ask(self, request: Request) -> Response:
+        caller = await self._callers.of(request)
+        caller.must_ask()
+        asked = await read_body(request, AskReport)
+        try:
+            _, key = self._documents.find(asked.source)
+            caller.must_read(key, self._settings)
+            check_name(asked.source)
+            find_schema(asked.schema, self._settings.schemas_dir)
+        except Trouble as trouble:
+            raise await self._on_record(asked, caller, trouble) from None
+        named = request.headers.get("idempotency-key", "")
+        job_id = str(uuid.uuid5(_NAMES, f"{caller.owner}\n{named}")) if named else None
+        handle = await self._reports.report.options(owner=caller.owner, id=job_id).enqueue(
+            asked.source, asked.schema, instructions=asked.instructions
+        )
+        row = await handle.job()
+        if named and not _is_same(row, asked):
+            raise Refused(Code.INVALID_REQUEST, "This Idempotency-Key was used for another request.")
+        return _json(show(row), 202)
+
+    async def list(self, request: Request, after: str | None = None, limit: int = 50) -> Response:
+        caller = await self._callers.of(request)
+        where = {"owner": caller.owner} if caller.role == "owner" else {}
+        page = await self._app.jobs(task="report", after=after, limit=max(1, min(limit, MOST_ROWS)), **where)
+        return _json({"reports": [show(row) for row in page.rows], "next": page.next})
+
+    async def one(self, request: Request, job_id: str) -> Response:
+        row = await self._found(await self._callers.of(request), job_id)
+        shown = show(row)
+        if row.state is State.FAILED:
+            captures = await self.records.captures_of(row.id)
+            shown["errors"] = captures[0].body["errors"] if captures else []
+        return _json(shown)
+
+    async def report(self, request: Request, job_id: str) -> Response:
+        row = await self._found(await self._callers.of(request), job_id)
+        if row.state is not State.COMPLETE:
+            raise Refused(Code.NOT_READY)
+        found = await self.records.report(row.id)
+        if found is None or row.expired_at is not None:
+            raise Refused(Code.EXPIRED)
+        try:
+            document = await self._place.read(found.address.rpartition("/")[2], _MOST_REPORT)
+        except Trouble as trouble:
+            gone = trouble.code is Code.MISSING_OBJECT
+            raise Refused(Code.EXPIRED if gone else trouble.code) from None
+        return Response(document.data, media_type="application/json", headers=_SAFE)
+
+    # -- for operators ------------------------------------------------------------------------------------------------
+    async def retry(self, request: Request, job_id: str) -> Response:
+        caller = await self._callers.of(request)
+        caller.must_operate()
+        asked = await read_body(request, AskRetry)
+        row = await self._found(caller, job_id)
+        if row.state not in (State.FAILED, State.CANCELLED):
+            raise Refused(Code.NOT_READY, "Only a report that has failed can be retried.")
+        if asked.keep_answer:
+            await self._app.retry(row.id, by=caller.owner)
+        else:
+            await self._retry_anew(row, caller)
+        return _json(show(await self._app.job(row.id)))
+
+    async def _retry_anew(self, row: JobRow, caller: Caller) -> None:
+        """Without what the model has said, if it has said anything."""
+        await self.records.forget_override(row.id)
+        try:
+            await self._app.retry(row.id, by=caller.owner, from_step="llm")
+        except UsageError:  # there is no such step: the model was never asked, or without an answer
+            await self._app.retry(row.id, by=caller.owner)
+
+    async def revalidate(self, request: Request, job_id: str) -> Response:
+        caller = await self._callers.of(request)
+        caller.must_operate()
+        asked = await read_body(request, AskRevalidate)
+        row = await self._found(caller, job_id)
+        judged = await revalidate(
+            self._app,
+            self.records,
+            self._settings,
+            row.id,
+            schema=asked.schema,
+            complete=asked.complete,
+            by=caller.owner,
+        )
+        body = {"fits": judged.fits, "errors": judged.errors, "repairs": judged.repairs}
+        return _json(body | {"report": show(await self._app.job(row.id))}, 200 if judged.fits else 422)
+
+    async def captures(
+        self, request: Request, before: float | None = None, limit: int = 50, code: str = ""
+    ) -> Response:
+        (await self._callers.of(request)).must_operate()
+        found = await self.records.captures(limit=max(1, min(limit, MOST_ROWS)), before=before, code=code)
+        return _json({"captures": [one.as_json() for one in found], "next": found[-1].at if found else None})
+
+    async def captures_of(self, request: Request, job_id: str) -> Response:
+        caller = await self._callers.of(request)
+        caller.must_operate()
+        row = await self._found(caller, job_id)
+        return _json({"captures": [one.as_json() for one in await self.records.captures_of(row.id)]})
+
+    async def stats(self, request: Request, since: float = 0.0) -> Response:
+        (await self._callers.of(request)).must_operate(change=False)
+        return _json((await take_stats(self.records, since=since)).as_json())
+
+    async def metrics(self, request: Request) -> Response:
+        (await self._callers.of(request)).must_operate(change=False)
+        body, kind = Series(await take_stats(self.records)).text(request.headers.get("accept", ""))
+        return Response(body, media_type=kind, headers={"cache-control": "no-store"})
+
+    async def healthz(self) -> Response:
+        await self._app.counts()
+        return _json({"status": "ok"})
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+    async def _found(self, caller: Caller, job_id: str) -> JobRow:
+        row = await self._app.job(job_id)
+        if row.task != "report":
+            raise no_such_report()
+        caller.must_reach(row)
+        return row
+
+    async def _on_record(self, asked: AskReport, caller: Caller, trouble: Trouble) -> Refused:
+        """Refused at once and for good, with the job that says so, if the store takes it."""
+        refused = Refused(trouble.code, f"{CODES[trouble.code].final} ({trouble})")
+        schema = asked.schema if isinstance(asked.schema, str) else {}
+        arguments = {"source": asked.source, "schema": schema, "instructions": asked.instructions}
+        try:
+            job_id = await self._app.reject(
+                "report", arguments, trouble.code.value, message=CODES[trouble.code].final, owner=caller.owner
+            )
+        except HoldfastError as error:
+            log.warning("refusal.not_recorded", reason=str(error))
+        else:
+            refused.more = {"id": job_id}
+        return refused
+
+
+def _is_same(row: JobRow, asked: AskReport) -> bool:
+    payload: dict[str, Any] = row.payload
+    same = payload.get("source") == asked.source and payload.get("schema") == asked.schema
+    return same and payload.get("instructions", "") == asked.instructions
+
+
+def _json(body: Any, status: int = 200) -> Response:
+    return JSONResponse(body, status, _SAFE)
+
+
+def _tell_errors(site: FastAPI) -> None:
+    async def tell(request: Request, error: Exception) -> Response:
+        return _refusal(error).answer()
+
+    for kind in (Refused, Trouble, HoldfastError, HTTPException, RequestValidationError, Exception):
+        site.add_exception_handler(kind, tell)
+
+
+def _refusal(error: Exception) -> Refused:
+    match error:
+        case Refused():
+            return error
+        case Trouble():
+            return Refused(error.code, f"{CODES[error.code].final} ({error})")
+        case UnknownJob():
+            return no_such_report()
+        case Conflict():
+            return Refused(Code.NOT_READY, "The report has moved on meanwhile; look at it again.")
+        case StoreError():
+            log.warning("store.unavailable", reason=str(error))
+            detail = "The queue cannot be reached now. Try again in a moment."
+            return Refused(Code.IO_ERROR, detail, headers=TRY_AGAIN)
+        case HTTPException():
+            detail = {404: "There is nothing here.", 405: "This cannot be done here."}.get(
+                error.status_code, ""
+            )
+            return Refused(Code.INVALID_REQUEST, detail, status=error.status_code)
+        case HoldfastError() | RequestValidationError():
+            return Refused(Code.INVALID_REQUEST)
+    if code_of(error) is Code.IO_ERROR:  # our own tables
+        return Refused(
+            Code.IO_ERROR, "The database cannot be reached now. Try again in a moment.", headers=TRY_AGAIN
+        )
+    log.error("request.failed", error=type(error).__name__)
+    return Refused(Code.UNKNOWN)

@@ -1,0 +1,350 @@
+"""Callbacks at the main app: signed, whole, of the right request, in time; and what becomes of all others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast import JobRow, Reply, State
+from holdfast.celery import sign
+from holdfast.testing import ManualClock, app_in_memory
+from systems.grading.callbacks.applying import Refused, apply
+from systems.grading.handing import due_again, hand_over_all
+from systems.grading.messages import LARGEST_MESSAGE, request_id
+from systems.grading.progress import progress_of
+from systems.grading.settings import Settings
+from systems.grading.submitting import send_again, submit
+from systems.grading.tasks import Grading, build
+from systems.grading.views import show, show_message
+
+pytestmark = pytest.mark.anyio
+SECRET = "a secret of these tests and of nobody else"
+RESULT = {"overall": 6.5, "bands": {"task": 6.5}, "feedback": "Good."}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'grading.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def grading(database_url: str, tmp_path: Path) -> AsyncIterator[Grading]:
+    built = build(
+        Settings(database_url=database_url, callback_secrets=(SECRET,), audio_dir=tmp_path / "audio")
+    )
+    if database_url.startswith("postgres"):
+        await built.app.migrate()
+    async with built.app:
+        yield built
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def clocked(clock: ManualClock) -> Iterator[Grading]:
+    """In memory, where time moves only when told."""
+    built = build(Settings(callback_secrets=(SECRET,)))
+    with app_in_memory(built.app, clock=clock):
+        yield built
+
+
+def body_of(row: JobRow, status: str, **more: Any) -> bytes:
+    told: dict[str, Any] = {
+        "requestId": request_id(row.id, row.generation),
+        "submissionId": row.id,
+        "status": status,
+        "attempt": 1,
+        "worker": "celery@test",
+        "timestamp": "2026-01-01T00:00:00+00:00",
+    }
+    if status == "completed":
+        told["result"] = RESULT
+    if status in ("error", "failed"):
+        told["error"] = {
+            "code": "CIRCUIT_OPEN" if status == "error" else "AUDIO_DECODE_ERROR",
+            "message": "why",
+        }
+    return msgspec.json.encode(told | more)
+
+
+async def tell(grading: Grading, row: JobRow, status: str, **more: Any) -> Reply:
+    """A callback as a worker sends it."""
+    name, body = request_id(row.id, row.generation), body_of(row, status, **more)
+    return await send(grading, name, body, sign(SECRET, name, body))
+
+
+async def send(
+    grading: Grading, name: str | None, body: bytes, headers: dict[str, Any], kind: str = "application/json"
+) -> Reply:
+    return await apply(grading, content_type=kind, headers=headers, message_id=name, body=body)
+
+
+async def kinds_of(grading: Grading, row: JobRow) -> list[str]:
+    return [event.kind for event in await grading.app.events(job_id=row.id)]
+
+
+async def test_a_submission_and_its_message_are_stored_together_under_the_names_of_the_source(
+    grading: Grading,
+) -> None:  # G1
+    row = await submit(grading, "writing", text="Hello.")
+    [message] = [show_message(one) for one in await grading.app.messages(key=row.id)]
+    assert show(row)["status"] == "PENDING"
+    assert message["aggregate_id"] == row.id
+    assert message["message_type"] == "grading.request"
+    assert message["status"] == "pending"
+    assert message["payload"]["requestId"] == show(row)["requestId"]
+    assert set(message) == {
+        "id", "aggregate_id", "message_type", "payload", "status", "created_at", "processed_at", "retry_count", "error_message",
+    }  # fmt: skip
+
+
+def test_the_relay_goes_by_the_variables_of_the_source() -> None:  # G2
+    plain = build(Settings()).app.settings
+    assert (plain.outbox_poll, plain.outbox_batch) == (timedelta(seconds=5), 50)
+    assert plain.outbox_stale == timedelta(seconds=60)
+    names = {"OUTBOX_POLL_INTERVAL_MS": "7000", "OUTBOX_BATCH_SIZE": "9", "OUTBOX_STALE_THRESHOLD_MS": "8000"}
+    told = build(Settings.read(names)).app.settings
+    assert (told.outbox_poll, told.outbox_batch) == (timedelta(seconds=7), 9)
+    assert told.outbox_stale == timedelta(seconds=8)
+
+
+async def test_a_message_that_cannot_be_stored_leaves_no_submission(grading: Grading) -> None:  # G1
+    with pytest.raises(Exception, match="bytes"):
+        await submit(grading, "writing", text="x" * 1_100_000)
+    assert sum((await grading.app.counts()).values()) == 0
+    assert await grading.app.messages() == []
+
+
+async def test_the_deadline_is_twenty_minutes_for_writing_and_sixty_for_speaking(
+    grading: Grading,
+) -> None:  # G5
+    for skill, minutes in (("writing", 20), ("speaking", 60)):
+        row = await submit(grading, skill, text="a")  # type: ignore[arg-type]
+        assert row.deadline_at is not None
+        assert abs(row.deadline_at - row.created_at - timedelta(minutes=minutes)) < timedelta(seconds=1)
+
+
+async def test_callbacks_bring_a_submission_from_pending_to_processing_to_completed(
+    grading: Grading,
+) -> None:  # G5
+    row = await submit(grading, "writing", text="a")
+    seen = []
+    for status in ("processing", "completed"):
+        assert await tell(grading, row, status) is Reply.APPLIED
+        seen.append(show(await grading.app.job(row.id))["status"])
+    assert seen == ["PROCESSING", "COMPLETED"]
+    assert (await grading.app.job(row.id)).result["overall"] == 6.5
+
+
+async def test_a_callback_that_comes_twice_has_one_effect_and_one_event(grading: Grading) -> None:  # G6
+    row = await submit(grading, "writing", text="a")
+    for status in ("processing", "processing", "completed", "completed", "failed"):
+        await tell(grading, row, status)
+    assert await tell(grading, row, "completed") is Reply.REPEATED
+    assert await kinds_of(grading, row) == ["queued", "processing", "complete"]
+
+
+async def test_an_end_may_overtake_its_beginning(grading: Grading) -> None:  # G6
+    row = await submit(grading, "writing", text="a")
+    assert await tell(grading, row, "completed") is Reply.APPLIED
+    assert await tell(grading, row, "processing") is not Reply.APPLIED
+    assert show(await grading.app.job(row.id))["status"] == "COMPLETED"
+
+
+async def test_circuit_open_is_news_and_no_end_and_the_submission_waits_again(grading: Grading) -> None:  # G7
+    row = await submit(grading, "writing", text="a")
+    await tell(grading, row, "processing")
+    assert await tell(grading, row, "error") is Reply.APPLIED
+    waiting = await grading.app.job(row.id)
+    assert show(waiting)["status"] == "PENDING"
+    assert waiting.attempt == 0
+    await tell(grading, row, "processing")
+    assert await tell(grading, row, "completed") is Reply.APPLIED
+
+
+async def test_a_decode_error_marks_the_attempt_and_the_submission_failed(grading: Grading) -> None:  # G4
+    row = await submit(grading, "writing", text="a")
+    await tell(grading, row, "processing")
+    await tell(grading, row, "failed")
+    shown = show(await grading.app.job(row.id))
+    assert (shown["status"], shown["failureReason"]) == ("FAILED", "AUDIO_DECODE_ERROR")
+    [attempt] = await grading.app.attempts(row.id)
+    assert attempt.outcome == "failed"
+    assert len(await grading.app.dead_letters()) == 1
+
+
+async def test_a_callback_of_an_old_request_changes_nothing_and_leaves_an_event_that_says_so(
+    grading: Grading,
+) -> None:  # G6
+    row = await submit(grading, "writing", text="a")
+    await tell(grading, row, "failed")
+    again = await send_again(grading, row.id, by="operator")
+    assert again.generation == 2
+    assert await tell(grading, row, "completed") is Reply.STALE
+    assert (await grading.app.job(row.id)).state is State.QUEUED
+    assert "stale_write" in await kinds_of(grading, row)
+    assert await tell(grading, again, "completed") is Reply.APPLIED
+
+
+async def test_sending_again_makes_a_new_request_with_a_message_of_its_own(grading: Grading) -> None:  # G4
+    row = await submit(grading, "writing", text="a")
+    await tell(grading, row, "failed")
+    await send_again(grading, row.id, by="operator")
+    ids = [message.id for message in await grading.app.messages(key=row.id)]
+    assert ids == [request_id(row.id, 1), request_id(row.id, 2)]
+    await hand_over_all(grading.app, timedelta(minutes=5))  # which knows that it was sent
+    assert len(await grading.app.messages(key=row.id)) == 2
+
+
+async def test_a_submission_that_was_redriven_at_the_engine_is_handed_over_too(
+    grading: Grading,
+) -> None:  # G4
+    row = await submit(grading, "writing", text="a")
+    await tell(grading, row, "failed")
+    assert await grading.app.redrive(row.id) == 1
+    assert await hand_over_all(grading.app, timedelta(minutes=5)) == 1
+    assert [message.id for message in await grading.app.messages(key=row.id)][1:] == [request_id(row.id, 2)]
+
+
+async def test_what_waits_for_too_long_is_handed_over_again_once_for_each_wait(
+    grading: Grading,
+) -> None:  # E45
+    row = await submit(grading, "writing", text="a")
+    now, again = row.updated_at, timedelta(minutes=5)
+    assert due_again(row, again, now + timedelta(minutes=4)) is None
+    first = due_again(row, again, now + timedelta(minutes=5))
+    assert first is not None
+    assert first == due_again(row, again, now + timedelta(minutes=9))
+    assert first != due_again(row, again, now + timedelta(minutes=10))
+
+
+@asynccontextmanager
+async def unchanged(grading: Grading, row: JobRow) -> AsyncIterator[None]:
+    before = await kinds_of(grading, row)
+    yield
+    assert await kinds_of(grading, row) == before
+
+
+BAD: dict[str, Any] = {
+    "no signature": lambda name, body: (name, body, {}),
+    "another secret": lambda name, body: (name, body, sign("another secret of the same length", name, body)),
+    "another body": lambda name, body: (name, body.replace(b"6.5", b"9.0"), sign(SECRET, name, body)),
+    "no id": lambda name, body: (None, body, sign(SECRET, name, body)),
+    "another id": lambda name, body: (
+        name.replace(".1", ".2"),
+        body,
+        sign(SECRET, name.replace(".1", ".2"), body),
+    ),
+    "50 MB": lambda name, body: (name, body + b" " * 50_000_000, {}),
+    "too large, signed": lambda name, body: _signed(name, body + b" " * LARGEST_MESSAGE),
+    "not UTF-8": lambda name, body: _signed(name, b"\xff\xfe" + body),
+    "not JSON": lambda name, body: _signed(name, b"{"),
+    "deep": lambda name, body: _signed(name, b"[" * 100_000),
+    "a list": lambda name, body: _signed(name, b"[]"),
+    "a band of 42": lambda name, body: _signed(name, body.replace(b"6.5", b"42")),
+    "no result": lambda name, body: _signed(name, body.replace(b'"result"', b'"reslut"')),
+    "unknown status": lambda name, body: _signed(name, body.replace(b"completed", b"excellent")),
+}
+
+
+def _signed(name: str, body: bytes) -> tuple[str, bytes, dict[str, str]]:
+    return name, body, sign(SECRET, name, body)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("bad", list(BAD))
+async def test_a_bad_callback_is_refused_and_changes_nothing(grading: Grading, bad: str) -> None:  # G6
+    row = await submit(grading, "writing", text="a")
+    async with unchanged(grading, row):
+        with pytest.raises(Refused):
+            await send(grading, *BAD[bad](request_id(row.id, 1), body_of(row, "completed")))
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_pickle_is_not_looked_at(grading: Grading) -> None:  # G6
+    row = await submit(grading, "writing", text="a")
+    name, body = request_id(row.id, 1), body_of(row, "completed")
+    async with unchanged(grading, row):
+        with pytest.raises(Refused, match="content type"):
+            await send(grading, name, body, sign(SECRET, name, body), "application/x-python-serialize")
+
+
+async def test_a_callback_about_nobody_is_refused(grading: Grading) -> None:  # G6
+    row = await submit(grading, "writing", text="a")
+    nobody = "00000000-0000-7000-8000-000000000000"
+    body = body_of(row, "completed").replace(row.id.encode(), nobody.encode())
+    with pytest.raises(Refused, match="not known"):
+        await send(grading, *_signed(request_id(nobody, 1), body))
+
+
+# -- at the deadline ------------------------------------------------------------------------------------------------------------
+async def test_a_callback_at_the_very_deadline_is_in_time_and_the_sweep_finds_nothing(  # E34
+    clocked: Grading, clock: ManualClock
+) -> None:
+    row = await submit(clocked, "writing", text="a")
+    await tell(clocked, row, "processing")
+    clock.advance("20m")
+    assert clock.now() == row.deadline_at
+    assert await tell(clocked, row, "completed") is Reply.APPLIED
+    assert await (await clocked.app.engine()).time_out() == 0
+    assert show(await clocked.app.job(row.id))["status"] == "COMPLETED"
+
+
+async def test_a_sweep_at_the_very_deadline_leaves_the_callback_its_chance(  # E34
+    clocked: Grading, clock: ManualClock
+) -> None:
+    row = await submit(clocked, "writing", text="a")
+    clock.advance("20m")
+    assert await (await clocked.app.engine()).time_out() == 0
+    assert await tell(clocked, row, "completed") is Reply.APPLIED
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["processing", "pending"])
+@pytest.mark.parametrize("first", ["sweep", "callback"])
+async def test_a_microsecond_after_the_deadline_it_is_late_whoever_comes_first(  # E35
+    clocked: Grading, clock: ManualClock, first: str, begun: bool
+) -> None:
+    row = await submit(clocked, "writing", text="a")
+    if begun:
+        await tell(clocked, row, "processing")
+    clock.advance(timedelta(minutes=20, microseconds=1))
+    engine = await clocked.app.engine()
+    if first == "sweep":
+        assert await engine.time_out() == 1
+    assert await tell(clocked, row, "completed") is Reply.LATE
+    assert await engine.time_out() == 0
+    late = await clocked.app.late_results(row.id)
+    shown = show(await clocked.app.job(row.id), late)
+    assert (shown["status"], shown["failureReason"], shown["result"]) == ("FAILED", "TIMEOUT", None)
+    assert [(one["isLate"], one["result"]["overall"]) for one in shown["lateResults"]] == [(True, 6.5)]
+    assert await progress_of(clocked.app, None) == {}
+    assert (await kinds_of(clocked, row)).count("timed_out") == 1
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["processing", "pending"])
+async def test_a_late_result_is_kept_once_and_changes_nothing_on_every_store(
+    grading: Grading, begun: bool
+) -> None:  # G6
+    row = await (await grading.grade.options(deadline="1ms").enqueue("writing", text="a")).job()
+    if begun:
+        await grading.app.begin(row.id, generation=1, worker="celery@test")
+    assert row.deadline_at is not None
+    while datetime.now(UTC) <= row.deadline_at:
+        pass
+    for _ in range(2):
+        assert await tell(grading, row, "completed") is Reply.LATE
+    shown = show(await grading.app.job(row.id), await grading.app.late_results(row.id))
+    assert (shown["status"], shown["failureReason"]) == ("FAILED", "TIMEOUT")
+    assert len(shown["lateResults"]) == 1
+    assert (await kinds_of(grading, row)).count("late_result") == 1

@@ -1,0 +1,368 @@
+"""The parts of the worker by themselves: waits, breaker, ledger, recordings, what is let through to Celery."""
+
+from __future__ import annotations
+
+import json
+import struct
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from holdfast import UsageError
+from holdfast.celery import BadSignature, encode_task, sign, verify
+from systems.grading import audio
+from systems.grading.messages import LARGEST_MESSAGE, request_id, split
+from systems.grading.settings import Settings
+from systems.grading.topology import wait_queue
+from systems.grading.worker.backoff import Backoff
+from systems.grading.worker.breaker import Breaker, Policy
+from systems.grading.worker.failures import Hopeless, TryAgain
+from systems.grading.worker.ledger import Cost, Ended, Held, Ledger, Taken
+from systems.grading.worker.outgoing import NotSent, Outgoing
+from systems.grading.worker.provider import failure_of, read_retry_after
+from systems.grading.worker.screening import Unfit, record_of, screen
+
+SUBMISSION = "01a1e359-297e-75e7-bba9-287684a79c65"
+REQUEST = request_id(SUBMISSION, 1)
+
+
+# -- waits ------------------------------------------------------------------------------------------------------------------
+@given(
+    retry=st.integers(1, 9) | st.integers(10, 10_000),
+    chance=st.floats(0, 1),
+    asked=st.none() | st.floats(0, 400_000),
+)
+@example(retry=1, chance=0.0, asked=30_000.0)
+def test_a_wait_is_two_to_the_retry_plus_jitter_no_shorter_than_asked_and_within_the_cap(  # G3
+    retry: int, chance: float, asked: float | None
+) -> None:
+    wait = Backoff().after(retry, chance, asked)
+    plain = min(1000.0 * 2 ** min(retry, 40), 300_000.0)
+    assert plain <= wait <= 300_000
+    assert wait >= min(asked or 0, 300_000)
+    if asked is None:
+        assert wait <= plain + 1000
+
+
+@given(delay=st.floats(0, 300_000))
+def test_a_queue_of_waits_keeps_a_request_as_long_as_it_asked_for_and_hardly_longer(
+    delay: float,
+) -> None:  # G3
+    _, arguments = wait_queue(delay)
+    assert delay <= arguments["x-message-ttl"] <= max(250, delay + 1000)
+    assert arguments["x-expires"] >= arguments["x-message-ttl"] + 60_000
+
+
+def test_retry_after_is_read_as_seconds_or_as_a_date_and_nonsense_is_not() -> None:  # G3
+    now = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+    later = format_datetime(now.replace(second=31), usegmt=True)
+    assert read_retry_after("7", now.timestamp()) == 7000
+    assert read_retry_after(later, now.timestamp()) == 30_000
+    for nonsense in (None, "", "soon", "-5", "1e9", "٣", "9" * 30, "Mon, 99 Foo 2026"):
+        assert read_retry_after(nonsense, now.timestamp()) is None
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_throttling_and_errors_of_the_provider_are_tried_again(status: int) -> None:  # G3
+    failed = failure_of(status, "3", lambda: 0.0)
+    assert isinstance(failed, TryAgain)
+    assert failed.asked_ms == 3000
+    assert failed.healthy is (None if status == 429 else False)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+def test_what_the_provider_refuses_is_not_tried_again(status: int) -> None:  # G3
+    assert isinstance(failure_of(status, None, lambda: 0.0), Hopeless)
+
+
+# -- the breaker --------------------------------------------------------------------------------------------------------------
+def _after(outcomes: list[bool], policy: Policy = Policy()) -> Breaker:  # noqa: B008 - a tuple
+    breaker = Breaker()
+    for good in outcomes:
+        breaker = breaker.tell(policy, 0.0, good=good)
+    return breaker
+
+
+def test_the_breaker_opens_above_half_of_twenty_and_not_at_half() -> None:  # G7
+    assert _after([False] * 10 + [True] * 10).state == "closed"
+    assert _after([False] * 19).state == "closed"  # not twenty yet
+    assert _after([True] * 9 + [False] * 11).state == "open"
+
+
+def test_an_open_breaker_permits_no_call_before_its_cooldown_and_three_trials_after_it() -> None:  # G7
+    policy, breaker = Policy(), _after([False] * 20)
+    breaker, permit = breaker.ask(policy, 29.9)
+    assert not permit.granted
+    assert permit.wait == pytest.approx(0.1)
+    trials = []
+    for _ in range(5):
+        breaker, permit = breaker.ask(policy, 30.0)
+        trials.append(permit.granted)
+    assert trials == [True, True, True, False, False]
+
+
+def test_three_good_trials_close_the_breaker_and_one_bad_one_opens_it_again() -> None:  # G7
+    policy = Policy()
+    breaker, _ = _after([False] * 20).ask(policy, 30.0)
+    for _ in range(2):
+        breaker = breaker.tell(policy, 31.0, good=True, trial=True)
+        assert breaker.state == "half_open"
+        breaker, _ = breaker.ask(policy, 31.0)
+    assert breaker.tell(policy, 32.0, good=True, trial=True).state == "closed"
+    again = breaker.tell(policy, 32.0, good=False, trial=True)
+    assert (again.state, again.opened_at, again.opened) == ("open", 32.0, 2)
+
+
+def test_a_call_from_before_the_outage_does_not_count_as_a_trial() -> None:  # G7
+    policy = Policy(trials=1)
+    breaker, _ = _after([False] * 20).ask(policy, 30.0)
+    assert breaker.tell(policy, 31.0, good=True, trial=False) == breaker
+
+
+def test_a_trial_whose_worker_was_lost_is_given_to_another() -> None:  # G7
+    policy = Policy(trials=1, trial_lasts=10)
+    breaker, first = _after([False] * 20).ask(policy, 30.0)
+    breaker, second = breaker.ask(policy, 39.0)
+    _, third = breaker.ask(policy, 41.0)
+    assert (first.granted, second.granted, third.granted) == (True, False, True)
+
+
+# -- the ledger -----------------------------------------------------------------------------------------------------------------
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, clock: Clock) -> Ledger:
+    return Ledger(tmp_path / "ledger.db", clock)
+
+
+def test_a_request_in_live_hands_is_nobody_elses_and_in_dead_ones_the_next_ones(  # G3
+    ledger: Ledger, clock: Clock
+) -> None:
+    assert ledger.take(REQUEST, "a", 30) == Taken(REQUEST, "a", 0, 0)
+    assert ledger.take(REQUEST, "b", 30) == Held(30)
+    clock.now += 31
+    assert ledger.take(REQUEST, "b", 30) == Taken(REQUEST, "b", 0, 1)  # one worker was lost with it
+
+
+def test_only_the_hands_that_hold_it_can_end_a_request_and_it_is_charged_once(  # G3
+    ledger: Ledger, clock: Clock
+) -> None:
+    old = ledger.take(REQUEST, "a", 30)
+    assert isinstance(old, Taken)
+    clock.now += 31
+    new = ledger.take(REQUEST, "b", 30)
+    assert isinstance(new, Taken)
+    assert not ledger.end(old, "{}", cost=Cost(5))
+    assert ledger.end(new, '{"b": 1}', cost=Cost(7))
+    assert not ledger.end(new, "{}", cost=Cost(9))
+    assert ledger.charges() == {REQUEST: Cost(7)}
+    assert ledger.take(REQUEST, "c", 30) == Ended('{"b": 1}', None, False)
+
+
+def test_a_copy_of_a_request_that_is_put_off_is_put_off_too_and_uses_no_retry(  # G3
+    ledger: Ledger, clock: Clock
+) -> None:
+    taken = ledger.take(REQUEST, "a", 30)
+    assert isinstance(taken, Taken)
+    assert ledger.put_off(taken, 10, failed=True)
+    assert ledger.take(REQUEST, "b", 30) == Held(10)
+    clock.now += 10
+    assert ledger.take(REQUEST, "b", 30) == Taken(REQUEST, "b", 1, 0)
+
+
+def test_a_hold_by_the_breaker_is_not_one_of_the_retries(ledger: Ledger) -> None:  # G7
+    for _ in range(10):
+        taken = ledger.take(REQUEST, "a", 30)
+        assert isinstance(taken, Taken)
+        assert taken.retries == 0
+        ledger.put_off(taken, 0, failed=False)
+
+
+def test_a_callback_that_no_broker_takes_is_tried_so_often_and_then_an_alarm(ledger: Ledger) -> None:  # G6
+    waits: list[float] = []
+    outgoing = Outgoing("amqp://x:y@127.0.0.1:1/", ledger, tries=4, base_ms=100, sleep=waits.append)
+    with pytest.raises(NotSent):
+        outgoing.callback(b"{}", {}, REQUEST)
+    assert waits == [0.1, 0.2, 0.4]
+    count, words = ledger.alarms()["callback_not_sent"]
+    assert count == 1
+    assert REQUEST in words
+
+
+# -- recordings -----------------------------------------------------------------------------------------------------------------
+def test_a_recording_is_decoded_to_its_last_sample() -> None:
+    assert audio.decode(audio.make_recording("hello", seconds=0.5)) == audio.Recording(0.5, 8000, 1)
+
+
+SOUND = audio.make_recording()
+
+
+@pytest.mark.parametrize(
+    ("sound", "word"),
+    [
+        (b"", "empty"),
+        (b"RIFF", "early"),
+        (b"ID3" + bytes(500), "RIFF"),
+        (SOUND[:-100], "announced"),
+        (SOUND[:20] + struct.pack("<H", 85) + SOUND[22:], "format"),  # MP3 in a WAV
+        (SOUND[:22] + struct.pack("<H", 0) + SOUND[24:], "channels"),
+        (SOUND[:24] + struct.pack("<I", 0) + SOUND[28:], "0 Hz"),
+        (
+            SOUND[:40] + struct.pack("<I", 0xFFFFFFF0) + SOUND[44:],
+            "longer|announced|early",
+        ),  # says it has four gigabytes
+        (audio.make_recording(seconds=0), "0"),
+    ],
+)
+def test_a_broken_recording_is_told_apart(sound: bytes, word: str) -> None:  # G4
+    with pytest.raises(audio.Undecodable, match=word):
+        audio.decode(sound)
+
+
+# -- the screen -------------------------------------------------------------------------------------------------------------------
+def _message(**changes: Any) -> tuple[str, dict[str, str], bytes]:
+    request = {"requestId": REQUEST, "submissionId": SUBMISSION, "skill": "writing", "text": "a"} | changes
+    message = encode_task("grading.grade", kwargs={"request": request}, task_id=REQUEST)
+    return "application/json", message.headers, message.body
+
+
+def test_a_request_of_ours_is_let_through() -> None:
+    assert screen(*_message()).request_id == REQUEST
+
+
+AUDIO = {"name": f"{SUBMISSION}.wav", "sha256": "0" * 64, "size": 1}
+BAD_REQUESTS: list[dict[str, Any]] = [
+    {"skill": "dancing"},
+    {"text": None},
+    {"text": 7},
+    {"text": "x" * 50_001},
+    {"requestId": "1"},
+    {"submissionId": "01a1e359-297e-75e7-bba9-000000000000"},
+    {"skill": "speaking"},
+    {"skill": "speaking", "audio": AUDIO},  # and a text
+    {"skill": "speaking", "text": None, "audio": AUDIO | {"name": "../../etc/passwd"}},
+    {"surprise": 1},
+]
+
+
+@pytest.mark.parametrize("changes", BAD_REQUESTS)
+def test_a_request_that_breaks_the_schema_is_not(changes: dict[str, Any]) -> None:  # G4
+    content_type, headers, body = _message(**changes)
+    with pytest.raises(Unfit) as unfit:
+        screen(content_type, headers, body)
+    record = record_of(headers, body, unfit.value)
+    assert (record.request_id, record.submission_id) == (REQUEST, SUBMISSION)
+    assert record.failure_reason == "INVALID_MESSAGE"
+
+
+GOOD_TYPE, GOOD_HEADERS, GOOD_BODY = _message()
+BAD_MESSAGES: list[tuple[str, Any, bytes]] = [
+    ("application/x-python-serialize", GOOD_HEADERS, b"\x80\x04."),
+    ("application/x-yaml", GOOD_HEADERS, GOOD_BODY),
+    (GOOD_TYPE, GOOD_HEADERS, b"\xff\xfe" + GOOD_BODY),
+    (GOOD_TYPE, GOOD_HEADERS, b'[[],{"request":{"text":"\xed\xa0\x80"}},{}]'),
+    (GOOD_TYPE, GOOD_HEADERS, b" " * (LARGEST_MESSAGE + 1)),
+    (GOOD_TYPE, GOOD_HEADERS, b"5"),
+    (GOOD_TYPE, GOOD_HEADERS, b"[" * 5000),
+    (GOOD_TYPE, GOOD_HEADERS, b'{"args": [], "kwargs": {}}'),
+    (GOOD_TYPE, {}, GOOD_BODY),
+    (GOOD_TYPE, None, GOOD_BODY),
+    (GOOD_TYPE, {"task": "os.system", "id": REQUEST}, GOOD_BODY),
+    (GOOD_TYPE, {"task": "grading.grade"}, GOOD_BODY),
+    (GOOD_TYPE, GOOD_HEADERS | {"eta": "2999-01-01T00:00:00"}, GOOD_BODY),
+    (GOOD_TYPE, GOOD_HEADERS | {"id": request_id(SUBMISSION, 2)}, GOOD_BODY),
+]
+
+
+@pytest.mark.parametrize(("content_type", "headers", "body"), BAD_MESSAGES)
+def test_a_message_that_is_no_request_is_not_let_through(
+    content_type: str, headers: Any, body: bytes
+) -> None:  # G4
+    with pytest.raises(Unfit) as unfit:
+        screen(content_type, headers, body)
+    assert len(record_of(headers, body, unfit.value).request) <= 2000
+
+
+@given(body=st.binary(max_size=200))
+def test_no_bytes_whatever_break_the_screen(body: bytes) -> None:  # G4
+    with pytest.raises(Unfit):
+        screen(GOOD_TYPE, GOOD_HEADERS, body)
+
+
+# -- signatures -------------------------------------------------------------------------------------------------------------------
+ONE, TWO = "one secret of twenty-four or more", "two secret of twenty-four or more"
+
+
+def test_a_signature_fits_its_body_its_id_and_its_secret_and_no_other() -> None:  # G6
+    headers = sign(ONE, REQUEST, b"body")
+    verify([TWO, ONE], headers, REQUEST, b"body")
+    wrong: list[tuple[list[str], dict[str, Any], str | None, bytes]] = [
+        ([TWO], headers, REQUEST, b"body"),
+        ([ONE], headers, REQUEST, b"bodY"),
+        ([ONE], headers, REQUEST + "0", b"body"),
+        ([ONE], {}, REQUEST, b"body"),
+        ([ONE], {"holdfast-signature": 7}, REQUEST, b"body"),
+        ([ONE], {"holdfast-signature": "v1=\udcff"}, REQUEST, b"body"),
+        ([ONE], headers, None, b"body"),
+        ([], headers, REQUEST, b"body"),
+    ]
+    for secrets, given_headers, name, body in wrong:
+        with pytest.raises(BadSignature):
+            verify(secrets, given_headers, name, body)
+
+
+def test_a_task_for_celery_is_a_message_of_its_protocol() -> None:  # E45
+    message = encode_task("a.b", [1], {"x": "é"}, task_id="t")
+    assert json.loads(message.body) == [
+        [1],
+        {"x": "é"},
+        {"callbacks": None, "errbacks": None, "chain": None, "chord": None},
+    ]
+    assert message.headers["task"] == "a.b"
+    with pytest.raises(UsageError, match="not JSON"):
+        encode_task("a.b", [object()], task_id="t")
+
+
+# -- settings -----------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("BROKER_URL", "amqp//localhost"),
+        ("BROKER_URL", "http://secret:password@localhost"),
+        ("BROKER_URL", "amqp://u:secret@h:port/"),
+        ("OUTBOX_BATCH_SIZE", "many"),
+        ("MAX_RETRIES", "-1"),
+        ("CALLBACK_SECRETS", "short"),
+    ],
+)
+def test_a_setting_that_cannot_be_read_is_named_in_one_line_without_its_secrets(
+    name: str, value: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        Settings.read({name: value})
+    assert name in str(error.value)
+    assert "\n" not in str(error.value)
+    assert "secret:" not in str(error.value)
+    assert "u:secret" not in str(error.value)
+
+
+def test_a_request_id_tells_its_submission_and_generation() -> None:
+    assert split(REQUEST) == (SUBMISSION, 1)
+    for nonsense in ("", SUBMISSION, f"{SUBMISSION}.0", f"{SUBMISSION}.x", f"{SUBMISSION}.1\n"):
+        with pytest.raises(ValueError):
+            split(nonsense)
