@@ -62,7 +62,13 @@ def encode_task(
         ).encode()
     except (TypeError, ValueError) as error:
         raise UsageError(f"the arguments of {task} are not JSON: {error}") from None
-    headers = {"lang": "py", "task": task, "id": task_id, "root_id": task_id, "content-type": "application/json"}
+    headers = {
+        "lang": "py",
+        "task": task,
+        "id": task_id,
+        "root_id": task_id,
+        "content-type": "application/json",
+    }
     return TaskMessage(body, headers)
 
 

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from holdfast.domain.duration import Duration
-from holdfast.domain.near import near
 from holdfast.domain.outbox import LONGEST_NAME, TopicPolicy
 from holdfast.engine.calling import Calls
 from holdfast.engine.engine import Engine
@@ -100,11 +99,6 @@ class Relaying(ABC):
                 assert running is not None
                 _stop_on_signals(_twice(relay.stop, running.cancel), stack)
             await relay.run(until_idle=until_idle)
-
-    def check_topic(self, name: str) -> None:
-        """`UsageError` for a topic this app has no target for."""
-        if name not in self.topics:
-            raise UsageError(f"no topic {name[:60]!r} in this app; {near(name, self.topics)}")
 
 
 def _twice(first: Callable[[], object], then: Callable[[], object]) -> Callable[[], None]:

@@ -127,7 +127,9 @@ def make_transport(
                 return NatsTransport(address, topics)
     except ModuleNotFoundError as error:
         extra = {"aio_pika": "amqp"}.get(error.name or "", error.name)
-        raise UsageError(f"{scheme}:// needs the driver {error.name}; pip install 'holdfast[{extra}]'") from None
+        raise UsageError(
+            f"{scheme}:// needs the driver {error.name}; pip install 'holdfast[{extra}]'"
+        ) from None
     from holdfast.transports.webhook import WebhookTransport
     from holdfast.webhooks.signature import sign
 

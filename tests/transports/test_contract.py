@@ -56,7 +56,9 @@ async def delivered_in_the_end(transport: Transport, bench: Bench) -> None:
     for _ in range(20):
         [answer] = await transport.deliver([message])
         if answer == Delivered():
-            assert message.id in [one.id for one in await bench.arrived()]  # maybe before one that was in doubt
+            assert message.id in [
+                one.id for one in await bench.arrived()
+            ]  # maybe before one that was in doubt
             return
         assert isinstance(answer, Undelivered)
         assert answer.away, answer

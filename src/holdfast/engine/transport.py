@@ -36,7 +36,7 @@ class Topic:
     name: str
     to: str = field(repr=False)
     policy: TopicPolicy
-    target: Any = field(repr=False)  #: what the kind of target wants to know beside the address (`transports.targets`)
+    target: Any = field(repr=False)  #: what its kind wants to know beside the address (`transports.targets`)
 
 
 def content_type(message: Message) -> str:

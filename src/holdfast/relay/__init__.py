@@ -1,0 +1,1 @@
+"""Brings messages from the outbox to their targets."""

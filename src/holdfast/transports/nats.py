@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from nats.aio.client import Client
 from nats.errors import (
@@ -34,6 +35,7 @@ class NatsTransport:
         self._client: Client | None = None
         self._stream: JetStreamContext | None = None
         self._opening = asyncio.Lock()
+        self._lost = asyncio.Event()
 
     async def open(self) -> None:
         pass
@@ -52,10 +54,21 @@ class NatsTransport:
         except (OSError, Error, TimeoutError) as error:
             await self.close()
             return [self._read(error)] * len(messages)
-        answers = await asyncio.gather(*(self._publish(stream, message) for message in messages))
+        sending = [asyncio.ensure_future(self._publish(stream, message)) for message in messages]
+        lost = asyncio.ensure_future(self._lost.wait())
+        waits: set[asyncio.Future[Any]] = {asyncio.gather(*sending, return_exceptions=True), lost}
+        try:
+            # The client lets whoever waits for an answer wait on when the connection is gone.
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (*sending, lost):
+                task.cancel()
+            await asyncio.gather(*sending, lost, return_exceptions=True)
+        cut = self._read(ConnectionClosedError())
+        answers: list[Delivery] = [cut if task.cancelled() else task.result() for task in sending]
         if any(isinstance(answer, Undelivered) and answer.away for answer in answers):
             await self.close()
-        return list(answers)
+        return answers
 
     async def _publish(self, stream: JetStreamContext, message: Message) -> Delivery:
         target = self._topics[message.topic]
@@ -115,6 +128,11 @@ class NatsTransport:
                 return self._stream
             await self.close()
             self._client = Client()  # kept before it is connected: one that was refused has a socket to close
+            lost = self._lost = asyncio.Event()
+
+            async def note() -> None:
+                lost.set()
+
             await self._client.connect(
                 self._address,
                 connect_timeout=int(CONNECT_WITHIN),
@@ -122,6 +140,7 @@ class NatsTransport:
                 max_reconnect_attempts=1,  # or it would try the address for ever
                 reconnect_time_wait=0,
                 error_cb=_hush,
+                disconnected_cb=note,
             )
             self._stream = self._client.jetstream(timeout=CONFIRM_WITHIN)
             for topic, target in self._topics.items():

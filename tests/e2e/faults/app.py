@@ -106,6 +106,18 @@ async def flaky(value: int) -> int:
     return value
 
 
+async def toil(value: int, seconds: float) -> int:
+    """Takes its time. Every seventh fails the first time, every fortieth for good."""
+    job = _begin()
+    await asyncio.sleep(seconds)
+    if value % 40 == 0:
+        raise Fatal("not today")
+    if value % 7 == 0 and current_job().attempt == 1:
+        raise ConnectionError("the other side is away")
+    note("end", job, epoch=current_job().epoch)
+    return value
+
+
 async def fatal() -> None:
     _begin()
     raise Fatal("not today")
@@ -186,6 +198,7 @@ def make_app(url: str | None = None, **settings: Any) -> Holdfast:
         nothing,
         echo,
         flaky,
+        toil,
         gate,
         stubborn,
         block_loop,
