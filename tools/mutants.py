@@ -6,16 +6,20 @@ net catches fails the whole. Names after the command choose some of the bugs: `p
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / "docs" / "explanation" / "evidence" / "mutants.json"
 COPIED = ("src", "tests", "tools", "pyproject.toml")
 SECONDS = 600  #: a bug that makes a net hang is caught, too
 
@@ -198,19 +202,61 @@ MUTANTS = (
 
 
 def main(chosen: list[str]) -> int:
-    mutants = [one for one in MUTANTS if not chosen or any(word in one.name for word in chosen)]
-    with TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for name in COPIED:
-            _copy(ROOT / name, copy / name)
+    record = "--record" in chosen
+    words = [word for word in chosen if word != "--record"]
+    mutants = [one for one in MUTANTS if not words or any(word in one.name for word in words)]
+    with copied() as copy:
         for net in NETS:
             if any(_sees(net, one) for one in mutants) and not _holds(net, copy):
                 return _end(f"{net} fails without any bug; mend that first")
-        survivors = [one.name for one in mutants if not _caught(one, copy)]
+        caught = {one.name: _caught(one, copy) for one in mutants}
+    survivors = [name for name, net in caught.items() if net is None]
+    if record:
+        KEPT.write_text(
+            json.dumps({"command": "python tools/mutants.py --record", "caught": caught}, indent=1) + "\n"
+        )
     if survivors:
         return _end(f"nobody caught: {', '.join(survivors)}")
     sys.stdout.write(f"all {len(mutants)} caught\n")
     return 0
+
+
+@contextmanager
+def copied() -> Iterator[Path]:
+    """A copy of the source and its tests, to be changed at will."""
+    with TemporaryDirectory() as folder:
+        for name in COPIED:
+            _copy(ROOT / name, Path(folder) / name)
+        yield Path(folder)
+
+
+@contextmanager
+def planted(name: str) -> Iterator[Path]:
+    """A copy with that bug in it."""
+    mutant = next((one for one in MUTANTS if one.name == name), None)
+    if mutant is None:
+        raise SystemExit(f"no bug is called {name!r}; there are: {', '.join(one.name for one in MUTANTS)}")
+    with copied() as copy:
+        _plant(mutant, copy)
+        yield copy
+
+
+def _plant(mutant: Mutant, copy: Path) -> tuple[Path, str]:
+    """The file it is in, and what was written there before."""
+    file = copy / "src" / "holdfast" / mutant.file
+    before = file.read_text(encoding="utf-8")
+    if before.count(mutant.old) != 1:
+        raise SystemExit(
+            f"mutants: {mutant.name}: its text is not in {mutant.file} exactly once; write it anew"
+        )
+    file.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
+    return file, before
+
+
+def environment(copy: Path) -> dict[str, str]:
+    """In which a process runs the copy instead of this."""
+    paths = os.pathsep.join([str(copy / "src"), str(copy)])
+    return {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _end(why: str) -> int:
@@ -229,15 +275,10 @@ def _sees(net: str, mutant: Mutant) -> bool:
     return mutant.file.startswith(NETS[net][1])
 
 
-def _caught(mutant: Mutant, copy: Path) -> bool:
-    """Run the nets one after the other until one catches it."""
-    file = copy / "src" / "holdfast" / mutant.file
-    before, began = file.read_text(encoding="utf-8"), perf_counter()
-    if before.count(mutant.old) != 1:
-        raise SystemExit(
-            f"mutants: {mutant.name}: its text is not in {mutant.file} exactly once; write it anew"
-        )
-    file.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
+def _caught(mutant: Mutant, copy: Path) -> str | None:
+    """Run the nets one after the other until one catches it; which one did."""
+    began = perf_counter()
+    file, before = _plant(mutant, copy)
     try:
         net = next((net for net in NETS if _sees(net, mutant) and not _holds(net, copy)), None)
     finally:
@@ -245,16 +286,14 @@ def _caught(mutant: Mutant, copy: Path) -> bool:
     told = f"caught by {net}" if net else "SURVIVED"
     sys.stdout.write(f"{mutant.name:<44} {told:<32} {perf_counter() - began:>5.0f} s\n")
     sys.stdout.flush()
-    return net is not None
+    return net
 
 
 def _holds(net: str, copy: Path) -> bool:
     """Whether the net is green. One that does not end in time is not."""
-    paths = os.pathsep.join([str(copy / "src"), str(copy)])
-    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, *NETS[net][0]]
     try:
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=SECONDS)
+        done = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0

@@ -6,9 +6,9 @@ A world can be copied, compared and moved by one step. Two worlds whose futures 
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.domain.job import JobId, JobRow, JobSpec, Lane, Lease, NewJob, Session
@@ -137,7 +137,7 @@ class World:
         known = {mind.session.id for mind in self.minds.workers}
         if self.job.live is not None:
             known.add(self.job.live.session.id)
-        sessions = tuple(copy(self.tables.sessions[number]) for number in known)
+        sessions = tuple(_twin(self.tables.sessions[number]) for number in known)
         return Snapshot(
             self.minds, self.life, _copied(self.job), sessions, self.clock.seconds, self.epochs.last
         )
@@ -150,7 +150,7 @@ class World:
             saved.epoch,
         )
         self.tables.jobs = {JOB: _copied(saved.job)}
-        self.tables.sessions = {one.session.id: copy(one) for one in saved.sessions}
+        self.tables.sessions = {one.session.id: _twin(one) for one in saved.sessions}
         self.tables.events = []
 
     # -- questions --------------------------------------------------------------------------------------------------
@@ -253,5 +253,18 @@ class World:
 
 
 def _copied(job: Job) -> Job:
-    live = None if job.live is None else copy(job.live)
-    return replace(job, live=live, attempts=dict(job.attempts), refused=set(job.refused), late=dict(job.late))
+    made = _twin(job)
+    made.live = None if job.live is None else _twin(job.live)
+    made.attempts, made.refused, made.late = dict(job.attempts), set(job.refused), dict(job.late)
+    return made
+
+
+def _twin(one: T) -> T:
+    """As `copy.copy` of a dataclass with slots, and much faster: everything here is copied at every step."""
+    facts = _FACTS.get(type(one))
+    if facts is None:
+        facts = _FACTS[type(one)] = attrgetter(*(fact.name for fact in fields(cast(Any, one))))
+    return type(one)(*facts(one))
+
+
+_FACTS: dict[type, attrgetter[Any]] = {}

@@ -84,12 +84,15 @@ class Theatre:
 
     async def every_order(self, scene: str, verbs: tuple[str, str]) -> None:
         """Each play tells where another choice could have been made; those are played too."""
-        serial = {(await self.play(scene, verbs, order))[0] for order in (FORWARD, BACKWARD)}
+        forward, backward = [await self.play(scene, verbs, order) for order in (FORWARD, BACKWARD)]
+        serial = {forward[0], backward[0]}
         if verbs[0] in PERSONS:
             serial.add((await self.play(scene, ("lose", verbs[1]), []))[0])
         if verbs[1] in PERSONS:
             serial.add((await self.play(scene, (verbs[0], "lose"), []))[0])
-        waiting: list[list[int]] = [[0], [1]]
+        waiting = _branches(forward[1], 1)
+        if verbs[0] != verbs[1]:  # else each order has a mirror image
+            waiting += _branches(backward[1], 1)
         while waiting:
             order = waiting.pop()
             end, trace = await self.play(scene, verbs, order)
@@ -97,11 +100,18 @@ class Theatre:
             assert end in serial, (
                 f"{scene}: {verbs} in the order {choices}: {end}; one after the other: {serial}"
             )
-            for place in range(len(order), len(trace)):
-                chosen, able = trace[place]
-                other = [*choices[:place], 1 - chosen]
-                if len(able) == 2 and _interruptions(other, trace) <= INTERRUPTIONS:
-                    waiting.append(other)
+            waiting += _branches(trace, len(order))
+
+
+def _branches(trace: list[tuple[int, list[int]]], begin: int) -> list[list[int]]:
+    """The orders that begin as this play did, and choose otherwise at one place from *begin* on."""
+    choices, found = [chosen for chosen, _ in trace], []
+    for place in range(begin, len(trace)):
+        chosen, able = trace[place]
+        other = [*choices[:place], 1 - chosen]
+        if len(able) == 2 and _interruptions(other, trace) <= INTERRUPTIONS:
+            found.append(other)
+    return found
 
 
 def _interruptions(order: list[int], trace: list[tuple[int, list[int]]]) -> int:

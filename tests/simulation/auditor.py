@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast.domain.job import DeadLetterFilter, Event, JobFilter, JobId, JobRow, Lease, Settlement
@@ -13,19 +14,26 @@ from holdfast.domain.moves import FINISHED, State
 from holdfast.domain.rules import outcome_of
 from holdfast.domain.verdict import Release
 from holdfast.engine.ports import Answer, Clock, Store
-from tests.simulation.ledger import Life, check_attempts, check_row, demand, expected_answer, step
+from tests.simulation.diary import Diary
+from tests.simulation.ledger import Broken, Life, check_attempts, check_row, demand, expected_answer, step
 
 MANY = 100_000
-WRITES = frozenset(
-    {"enqueue", "claim", "settle", "reclaim", "time_out", "promote", "retry", "cancel", "discard"}
-)
+
+
+@contextmanager
+def _naming(job_id: JobId) -> Iterator[None]:
+    """What breaks here is said of this job."""
+    try:
+        yield
+    except Broken as broken:
+        raise Broken(f"{job_id}: {broken}") from None
 
 
 class Auditor:
     """*store* is the real one, asked directly: what it answers is not subject to any weather."""
 
-    def __init__(self, store: Store, clock: Clock, counts: Counter[str]) -> None:
-        self._store, self._clock, self._counts = store, clock, counts
+    def __init__(self, store: Store, clock: Clock, counts: Counter[str], diary: Diary) -> None:
+        self._store, self._clock, self._counts, self._diary = store, clock, counts, diary
         self.lives: dict[JobId, Life] = {}
         self.events: list[Event] = []
         self.keys: dict[JobId, str] = {}  #: of jobs that run one at a time
@@ -33,6 +41,9 @@ class Auditor:
         self.acknowledged: set[JobId] = set()
         self.broken: AssertionError | None = None  #: the first promise that was
         self.over = asyncio.Event()
+
+    def note(self, what: str) -> None:
+        self._diary.note_here(what)
 
     def fail(self, error: AssertionError) -> None:
         self.broken = self.broken or error
@@ -59,11 +70,11 @@ class Auditor:
         return expected_answer(life, epoch, passed=passed)
 
     async def after(self, name: str, args: tuple[Any, ...], answer: Any, expected: Any) -> None:
-        if name not in WRITES:
-            return
         touched = await self._read_on()
         for job_id in touched:
-            check_row(self.lives[job_id], await self._row(job_id))
+            row = await self._row(job_id)
+            with _naming(job_id):
+                check_row(self.lives[job_id], row)
         if name == "settle":
             self._check_answers(args[0], answer, expected)
 
@@ -85,6 +96,7 @@ class Auditor:
         last = self.events[-1].id if self.events else 0
         for event in await self._store.events(after=last, limit=MANY):
             self.events.append(event)
+            self._diary.event(event)
             self._counts[f"event: {event.kind}"] += 1
             if event.job_id:
                 touched[event.job_id] = None
@@ -93,7 +105,8 @@ class Auditor:
 
     def _step(self, event: Event) -> None:
         job_id = event.job_id
-        self.lives[job_id] = step(self.lives.get(job_id), event)
+        with _naming(job_id):
+            self.lives[job_id] = step(self.lives.get(job_id), event)
         if event.kind == "discarded":
             self.discarded.add(job_id)
         elif event.kind in ("manual_retry", "redriven"):

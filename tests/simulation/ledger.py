@@ -129,10 +129,10 @@ def expected_answer(life: Life | None, epoch: int, *, passed: bool) -> Answer:
 
 def check_row(life: Life, row: JobRow) -> None:
     """The row people see says what the events told, and breaks no rule of E3."""
-    told = (life.state, life.generation, life.attempt, life.epoch)
-    seen = (row.state, row.generation, row.attempt, row.epoch)
-    if told != seen:
-        raise Broken(f"the events tell {told}, the row says {seen} (E60)")
+    for fact in ("state", "generation", "attempt", "epoch"):
+        told, seen = getattr(life, fact), getattr(row, fact)
+        if told != seen:
+            raise Broken(f"the events tell {fact} {told}, the row says {seen} (E60)")
     for rule in broken_rules(row):
         raise Broken(f"the job {rule} (E3)")
 

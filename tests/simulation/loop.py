@@ -11,7 +11,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar, copy_context
 from itertools import count
 from random import Random
 from typing import Any
@@ -90,6 +90,11 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None: ...
 
+    def unfinished(self) -> list[asyncio.Task[Any]]:
+        """Every task that has not come to its end, but for the one that asks."""
+        me = asyncio.current_task(self)
+        return [task for task in self._kept if task is not me and not task.done()]
+
     # -- actors -----------------------------------------------------------------------------------------------------
     def start(self, actor: Actor, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run *work* as this actor, and with it all that comes of it."""
@@ -110,10 +115,12 @@ class SimLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """Run one callback of one actor; when nobody can run, time moves on to whoever is next."""
         self._sort_ready()
-        able = [actor for actor in self._actors if actor.frozen_until <= self._now]
+        now = self._now
+        able = [actor for actor in self._actors if actor.frozen_until <= now]
         while not able:
             self._move_on()
-            able = [actor for actor in self._actors if actor.frozen_until <= self._now]
+            now = self._now
+            able = [actor for actor in self._actors if actor.frozen_until <= now]
         actor = able[0] if len(able) == 1 else able[int(self._chance.random() * len(able))]
         handle = actor.waiting.popleft()
         if not actor.waiting:
@@ -123,18 +130,21 @@ class SimLoop(asyncio.BaseEventLoop):
             handle._run()
 
     def _sort_ready(self) -> None:
-        while self._ready:
-            self._sort(self._ready.popleft())
-        while self._scheduled and self._scheduled[0]._when <= self._now:
-            timer = heapq.heappop(self._scheduled)
+        """To each actor what is its own. This is run at every step: so it is written out."""
+        ready, scheduled, actors = self._ready, self._scheduled, self._actors
+        while ready:
+            handle = ready.popleft()
+            if not handle._cancelled:
+                actor = handle._context.get(_actor, NOBODY)
+                actor.waiting.append(handle)
+                actors[actor] = None
+        while scheduled and scheduled[0]._when <= self._now:
+            timer = heapq.heappop(scheduled)
             timer._scheduled = False
-            self._sort(timer)
-
-    def _sort(self, handle: Any) -> None:
-        if not handle._cancelled:
-            actor = _of(handle._context)
-            actor.waiting.append(handle)
-            self._actors[actor] = None
+            if not timer._cancelled:
+                actor = timer._context.get(_actor, NOBODY)
+                actor.waiting.append(timer)
+                actors[actor] = None
 
     def _move_on(self) -> None:
         while self._scheduled and self._scheduled[0]._cancelled:
@@ -143,11 +153,6 @@ class SimLoop(asyncio.BaseEventLoop):
             raise NothingLeft("nobody will ever run again")
         self._now = max(self._now, self._scheduled[0]._when)
         self._sort_ready()
-
-
-def _of(context: Context) -> Actor:
-    actor: Actor = context.get(_actor, NOBODY)
-    return actor
 
 
 def current_actor() -> Actor:

@@ -10,14 +10,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 
+from tests.simulation.diary import short
 from tests.simulation.ledger import Broken
 from tests.simulation.loop import Actor, SimLoop
 from tests.simulation.places import InMemory, Place
 from tests.simulation.world import TROUBLES, World, people
 
+#: The end of a story is what matters.
+LINES = 60
 FAULTS = ("refused", "lost", "doubled", "delayed")
 #: What strikes at a moment of its own, and how often beside the others.
 BLOWS = {"kill": 4, "stall": 4, "stop": 2, "away": 2, "gateway": 3, "jump": 1}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the cluster is. Without a size the seed decides."""
+
+    processes: int
+    jobs: int
 
 
 @dataclass
@@ -29,23 +40,24 @@ class Outcome:
     seconds: float = 0.0  #: of virtual time
     steps: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    told: list[str] = field(default_factory=list)  #: what happened, for people
     broken: str | None = None
 
     def story(self) -> str:
-        """What a person needs to follow it: what broke, and all that was recorded until then."""
-        how = f"python -m tests.simulation --store {self.store} {self.seed}"
-        tail = self.log.decode().splitlines()[-40:]
-        return "\n".join([f"seed {self.seed}: {self.broken}", f"replay it: {how}", *tail])
+        """What a person needs to follow it: what broke, how to play it again, and what came before."""
+        how = f"python -m tests.simulation --store {self.store} {self.seed} --story"
+        end = f"broken: {short(self.broken)}" if self.broken else "every promise was kept"
+        return "\n".join([f"seed {self.seed}, replay it: {how}", *self.told[-LINES:], end])
 
 
-def simulate(seed: int, place: Place | None = None) -> Outcome:
+def simulate(seed: int, place: Place | None = None, size: Size | None = None) -> Outcome:
     """Play one seed to its end. What was broken is in the outcome; nothing is raised for it."""
     place = place or InMemory()
     outcome, chance = Outcome(seed, place.name), Random(seed)
     loop = SimLoop(chance)
     with quiet() as complaints:
         try:
-            loop.run_until_complete(_play(loop, chance, place, outcome))
+            loop.run_until_complete(_play(loop, chance, place, outcome, size))
         finally:
             loop.close()
             place.close()
@@ -54,12 +66,12 @@ def simulate(seed: int, place: Place | None = None) -> Outcome:
     return outcome
 
 
-async def _play(loop: SimLoop, chance: Random, place: Place, outcome: Outcome) -> None:
+async def _play(loop: SimLoop, chance: Random, place: Place, outcome: Outcome, size: Size | None) -> None:
     world = World(loop, chance, place, outcome.counts)
     auditor = world.auditor
-    for _ in range(chance.choice([1, 2, 3, 4])):
+    for _ in range(size.processes if size else chance.choice([1, 2, 3, 4])):
         world.start_process()
-    client = loop.start(Actor("client"), world.enqueue(chance.randint(6, 20)))
+    client = loop.start(Actor("client"), world.enqueue(size.jobs if size else chance.randint(6, 20)))
     people(world, chance.choice([0, 1, 2]))
     trouble = loop.start(Actor("weather"), _trouble(world))
     try:
@@ -75,7 +87,8 @@ async def _play(loop: SimLoop, chance: Random, place: Place, outcome: Outcome) -
         outcome.log, outcome.jobs = auditor.log(), len(auditor.lives)
         outcome.seconds, outcome.steps = loop.time(), loop.steps
         if auditor.broken is not None:
-            outcome.broken = f"{type(auditor.broken).__name__}: {auditor.broken}"
+            outcome.broken = str(auditor.broken) or type(auditor.broken).__name__
+        outcome.told = world.diary.story(outcome.broken or "")
         counts = outcome.counts.copy()  # what the dead still try does not count
         await world.bury_the_dead()
         outcome.counts = counts
@@ -113,22 +126,32 @@ def _strike(world: World, blow: str) -> None:
     chance, loop = world.chance, world.loop
     process = chance.choice(world.processes) if world.processes else None
     lease = world.settings.lease.total_seconds()
-    world.counts[f"blow: {blow}"] += 1
     match blow:
         case "kill" if process is not None:
             world.kill(process)
             loop.call_later(chance.random() * 8, world.start_process)
         case "stall" if process is not None:  # SIGSTOP, and SIGCONT when its leases may be another's
-            loop.freeze(process.actor, chance.random() * 2.5 * lease)
+            seconds = chance.random() * 2.5 * lease
+            loop.freeze(process.actor, seconds)
+            world.diary.note(f"{process.actor} is frozen for {seconds:.2f} s; the lease is {lease:g} s")
         case "stop" if process is not None and process.worker is not None:  # SIGTERM
             process.worker.stop()
+            world.diary.note(f"{process.actor} is told to stop")
         case "away":
             world.weather.away = True
-            loop.call_later(chance.random() * 1.5 * lease, lambda: setattr(world.weather, "away", False))
+            seconds = chance.random() * 1.5 * lease
+            loop.call_later(seconds, lambda: setattr(world.weather, "away", False))
+            world.diary.note(f"the store is away for {seconds:.2f} s")
         case "gateway":
             world.work.gateway.down = not world.work.gateway.down
+            world.diary.note(f"the gateway {'goes down' if world.work.gateway.down else 'comes back'}")
         case "jump":  # the clock of the machine that the store runs on is set
-            world.store_clock.skew += chance.choice([30.0, 3600.0])
+            ahead = chance.choice([30.0, 3600.0])
+            world.store_clock.skew += ahead
+            world.diary.note(f"the clock of the store's machine is set {ahead:g} s ahead")
+        case _:
+            return  # nobody was there to be struck
+    world.counts[f"blow: {blow}"] += 1
 
 
 class _Ears(logging.Handler):

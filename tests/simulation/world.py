@@ -26,6 +26,7 @@ from holdfast.engine.settings import Settings
 from holdfast.errors import Conflict, StoreError
 from holdfast.worker.worker import Worker
 from tests.simulation.auditor import Auditor
+from tests.simulation.diary import Diary
 from tests.simulation.door import Door, Weather
 from tests.simulation.loop import Actor, SimLoop, SimThreads
 from tests.simulation.places import Place
@@ -87,7 +88,8 @@ class World:
         self.loop, self.chance, self.place, self.counts = loop, chance, place, counts
         self.store_clock = SimClock(loop)
         self.store: Store = place.open(self.store_clock)
-        self.auditor = Auditor(self.store, self.store_clock, counts)
+        self.diary = Diary(loop.time)
+        self.auditor = Auditor(self.store, self.store_clock, counts, self.diary)
         self.weather, self.ids = Weather(), NumberedIds()
         self.doors: list[Door] = []
         self.processes: list[Process] = []
@@ -112,6 +114,7 @@ class World:
         process = Process(actor, self._door(self.place.open(self.store_clock)))
         self.processes.append(process)
         self.actors.append(actor)
+        self.diary.note(f"{actor} starts")
         _ = self.loop.start(actor, self._run_process(process, clock))
 
     def _door(self, store: Store) -> Door:
@@ -138,6 +141,7 @@ class World:
 
     def kill(self, process: Process) -> None:
         """SIGKILL: not one step more."""
+        self.diary.note(f"{process.actor} is killed")
         self.loop.freeze(process.actor, float("inf"))
         self.processes.remove(process)
 
@@ -209,19 +213,14 @@ class World:
         for door in self.doors:
             door.ghost = True
         self.loop.thaw_all(self.actors)
-        left = _others()
         for _ in range(20):
+            left = self.loop.unfinished()
+            if not left:
+                return
             for task in left:
                 task.cancel()
-            if left:
-                await asyncio.wait(left, timeout=30)
-            left = _others()
-        if left:
-            raise AssertionError(f"does not stop: {left}")
-
-
-def _others() -> list[asyncio.Task[Any]]:
-    return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            await asyncio.wait(left, timeout=30)
+        raise AssertionError(f"does not stop: {self.loop.unfinished()}")
 
 
 def people(world: World, number: int) -> list[Any]:

@@ -1,0 +1,159 @@
+"""One torture: real workers on a real store, jobs that come in, people who click, and blows at random moments."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+from holdfast.domain.job import JobId
+from holdfast.errors import Conflict, StoreError
+from tests.e2e.faults.world import Site, eventually
+from tests.services.postgres import Postgres
+from tests.services.proxy import Proxy
+from tests.torture.audit import Summary, audit, recoveries
+from tests.torture.blows import LEASE, Blow, Crew, Postgresql, Sqlite
+
+#: Of the workers, beside those of the store.
+WEIGHTS = {"worker killed": 12, "worker frozen": 7, "worker told to stop": 4}
+#: So long may everything need to come to its end, once the blows are over.
+PATIENCE = 90.0
+
+
+class Torture:
+    """*pace*: jobs a second; *every*: seconds between two blows, on average."""
+
+    def __init__(self, site: Site, crew: Crew, store: Postgresql | Sqlite, chance: Random) -> None:
+        self._site, self._crew, self._chance = site, crew, chance
+        self.pace, self.every = 4.0, 1.0
+        self.acknowledged: dict[JobId, int] = {}
+        self.counts: Counter[str] = Counter()
+        self.clicks = self.refused = 0
+        self._over = asyncio.Event()
+        self._blows: dict[str, tuple[int, Blow]] = {
+            "worker killed": (WEIGHTS["worker killed"], crew.kill),
+            "worker frozen": (WEIGHTS["worker frozen"], crew.freeze),
+            "worker told to stop": (WEIGHTS["worker told to stop"], crew.stop),
+            **store.blows,
+        }
+
+    async def run(self, seconds: float) -> None:
+        self._crew.fill()
+        await eventually(lambda: self._crew.can_spare, "two workers to start", PATIENCE)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._enqueue())
+            tasks.create_task(self._click())
+            tasks.create_task(self._strike())
+            await asyncio.sleep(seconds)
+            self._over.set()
+        await self._drain()
+        await self._crew.leave()
+
+    async def _pause(self, mean: float) -> None:
+        """Until about so long has passed, or all is over."""
+        try:
+            async with asyncio.timeout(self._chance.expovariate(1 / mean)):
+                await self._over.wait()
+        except TimeoutError:
+            return
+
+    async def _enqueue(self) -> None:
+        """A client that sends each job until it was acknowledged."""
+        engine, number = await self._site.app.engine(), 0
+        while not self._over.is_set():
+            number += 1
+            seconds = self._chance.random() ** 3 * LEASE
+            [job] = self._site.app.tasks["toil"].options()._jobs([{"value": number, "seconds": seconds}])
+            while True:
+                try:
+                    await engine.enqueue([job])
+                    break
+                except StoreError:
+                    self.counts["enqueue sent again"] += 1
+                    await asyncio.sleep(0.1)
+            self.acknowledged[job.id] = number
+            await self._pause(1 / self.pace)
+
+    async def _click(self) -> None:
+        while not self._over.is_set():
+            await self._pause(0.5)
+            if not self.acknowledged:
+                continue
+            job_id = self._chance.choice(list(self.acknowledged)[-200:])
+            try:
+                if self._chance.random() < 0.7:
+                    await self._site.app.retry(job_id, by="ann")
+                else:
+                    await self._site.app.cancel(job_id, by="ann")
+                self.clicks += 1
+            except Conflict:
+                self.refused += 1
+            except StoreError:
+                self.counts["click without an answer"] += 1
+
+    async def _strike(self) -> None:
+        """Workers are struck while others are still frozen; the store is struck once at a time."""
+        names = list(self._blows)
+        weights = [weight for weight, _ in self._blows.values()]
+        async with asyncio.TaskGroup() as tasks:
+            while not self._over.is_set():
+                await self._pause(self.every)
+                [name] = self._chance.choices(names, weights)
+                self._crew.fill()
+                if name in WEIGHTS and not self._crew.can_spare:
+                    continue
+                self.counts[name] += 1
+                if name in WEIGHTS:
+                    tasks.create_task(self._blows[name][1]())
+                else:
+                    await self._blows[name][1]()
+
+    async def _drain(self) -> None:
+        """Until nothing is unfinished; what then still is, is stuck."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            try:
+                counts = await self._site.app.counts()
+            except StoreError:
+                counts = {"queued": 1}
+            if not counts.get("queued") and not counts.get("processing"):
+                return
+            await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def place(
+    store: str, folder: Path, chance: Random
+) -> AsyncIterator[tuple[Site, Crew, Postgresql | Sqlite]]:
+    """A store of its own, with what can be done to it."""
+    if store == "sqlite":
+        path = folder / "jobs.db"
+        async with Site(f"sqlite:///{path}", folder) as site:
+            yield site, Crew(site, chance, 3, site.url), Sqlite(str(path), chance)
+        return
+    with Postgres(durable=True) as server, Proxy(server.host, server.port) as proxy:
+        url = server.create_database("torture")
+        async with Site(url, folder) as site:
+            yield site, Crew(site, chance, 3, proxy.route(url)), Postgresql(server, proxy, chance)
+
+
+async def torture(store: str, minutes: float, seed: int, folder: Path) -> Summary:
+    chance = Random(seed)
+    command = f"python -m tests.torture --store {store} --minutes {minutes:g} --seed {seed}"
+    summary = Summary(store, command, seed, minutes, LEASE)
+    async with place(store, folder, chance) as (site, crew, blows):
+        run = Torture(site, crew, blows, chance)
+        await run.run(minutes * 60)
+        await audit(site, run.acknowledged, summary)
+        summary.cores, summary.load = os.cpu_count() or 0, round(os.getloadavg()[2], 1)
+        summary.blows = dict(sorted(run.counts.items()))
+        summary.clicks, summary.clicks_refused = run.clicks, run.refused
+        summary.exits, summary.ended_by_themselves = dict(crew.exits), dict(crew.by_itself)
+        summary.attempts = len(site.journal("start"))
+        summary.back, summary.again = recoveries(site, crew.killed, await site.all_events())
+    return summary
