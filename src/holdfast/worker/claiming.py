@@ -100,8 +100,10 @@ class Claiming:
 
     async def _claim_along(self, attempts: asyncio.TaskGroup) -> None:
         """The second hand, for a deep backlog: asks for one half while the other runs, so that neither waits."""
-        while not self._stopping.is_set():
+        while True:
             await self._flood.wait()
+            if self._stopping.is_set():  # asked before the bell is cleared: the stop has rung it, and nobody rings again
+                return
             self._second_bell.clear()
             session = self._tenure.session
             match await self._claim_half(attempts, session) if session is not None else Catch.EMPTY:
