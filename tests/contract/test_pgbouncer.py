@@ -23,10 +23,15 @@ from tests.services.postgres import Postgres
 
 # E51 E52: the whole file
 
+#: A pooler passes no NOTIFY on: what another process has published is found by the poll.
+LEFT_OUT = {"test_who_waits_is_woken_by_a_message"}
+
 for page in sorted(Path(__file__).parent.glob("test_*.py")):
     if page.stem != Path(__file__).stem:
         names = vars(import_module(f"tests.contract.{page.stem}"))
-        tests = {name: value for name, value in names.items() if name.startswith("test_")}
+        tests = {
+            name: value for name, value in names.items() if name.startswith("test_") and name not in LEFT_OUT
+        }
         assert not tests.keys() & globals().keys(), "two tests of one name would hide each other"
         globals().update(tests)
 

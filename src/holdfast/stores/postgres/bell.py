@@ -27,6 +27,7 @@ class Bell:
     def __init__(self, lines: Lines, clock: Clock, channel: str = CHANNEL) -> None:
         self._lines, self._clock, self._channel = lines, clock, channel
         self._events: dict[Hashable, asyncio.Event] = {}
+        self._rung = False  #: ever: who waits for the first time may have been meant
         self._sending: asyncio.Task[None] | None = None
         self._wanted = False
         self._listener: asyncpg.Connection[Any] | None = None
@@ -36,6 +37,7 @@ class Bell:
 
     def ring_here(self) -> None:
         """Wake who waits in this process."""
+        self._rung = True
         for event in self._events.values():
             event.set()
 
@@ -64,7 +66,11 @@ class Bell:
 
     async def wait(self, timeout: float, *, listen: bool = True, who: Hashable = None) -> None:
         """Until somebody rings, or *timeout*. Each *who* is told of every ring, also of one before it waits."""
-        event = self._events.setdefault(who, asyncio.Event())
+        event = self._events.get(who)
+        if event is None:
+            event = self._events[who] = asyncio.Event()
+            if self._rung:
+                event.set()
         if listen:
             self._keep_listening()
         try:
