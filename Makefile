@@ -11,8 +11,7 @@ DATA ?= ./data
 STORE ?= sqlite
 # More for pytest, e.g. make test ARGS="-k lease -x"
 ARGS ?=
-# Four even on two cores: many tests wait for servers and processes
-WORKERS ?= 4
+WORKERS ?= auto
 # For make simulate-long: how many seeds in memory; a fifth of them on SQLite
 SEEDS ?= 5000
 # For make torture: how long on each store
@@ -32,7 +31,7 @@ run: ## Set up and start a system (SYSTEM=converter|grading|reports PORT=8000 DA
 test: setup ## Set up and run the whole suite, with private servers
 	@tools/system
 	@$(MAKE) lint
-	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadgroup $(ARGS)
 
 lint: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run .venv/bin/ruff format ." >&2; exit 1; }
@@ -41,7 +40,7 @@ lint: setup
 	@$(BIN)/lint-imports --no-logo >.boot/imports.log 2>&1 || { cat .boot/imports.log >&2; exit 1; }
 
 check: lint ## Format, lint, types, import arrows, fast tests
-	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not service" $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadgroup -m "not slow and not service" $(ARGS)
 
 bench: setup ## Measure speed; figures go to the terminal
 	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }

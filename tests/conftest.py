@@ -42,6 +42,7 @@ SERVICES = {
     "redis_server",
     "nats_server",
 }
+TOGETHER = ("tests/client/", "tests/http/", "tests/systems/")
 _numbers = itertools.count(1)
 T = TypeVar("T")
 
@@ -51,8 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if SERVICES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.service)
-        # The tests of a system share processes that are dear to start: all of a module run in one worker.
-        if "tests/systems/" in item.nodeid and item.get_closest_marker("xdist_group") is None:
+        # Tests that share servers, or what is kept there: all of a module run in one worker, in their order.
+        if item.nodeid.startswith(TOGETHER) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
