@@ -119,5 +119,9 @@ async def test_what_comes_for_another_generation_is_on_record_and_changes_nothin
     before = await world.row(job_id)
     assert await late(world, job_id, 1) is Answer.STALE
     assert (await world.row(job_id)).state == before.state
-    [told] = [event for event in await world.store.events(after=0, limit=100, job_id=job_id) if event.kind == "stale_write"]
+    [told] = [
+        event
+        for event in await world.store.events(after=0, limit=100, job_id=job_id)
+        if event.kind == "stale_write"
+    ]
     assert told.meta == {"by": "celery@one", "generation": 1}

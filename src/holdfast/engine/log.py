@@ -45,7 +45,8 @@ class Log:
             return
         stack = facts.pop("exc_info", False)
         facts = {name: redacted(name, value) for name, value in facts.items()}
-        structlog = sys.modules.get("structlog")  # importing it takes a third of our own start: whoever wants it has it
+        # Importing it takes a third of our own start: whoever wants it has it.
+        structlog = sys.modules.get("structlog")
         if structlog is not None and structlog.is_configured():
             structlog.get_logger(self._name).log(
                 level, event, **facts, **({"exc_info": True} if stack else {})

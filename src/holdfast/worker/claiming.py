@@ -102,7 +102,8 @@ class Claiming:
         """The second hand, for a deep backlog: asks for one half while the other runs, so that neither waits."""
         while True:
             await self._flood.wait()
-            if self._stopping.is_set():  # asked before the bell is cleared: the stop has rung it, and nobody rings again
+            # Asked before the bell is cleared: the stop has rung it, and nobody rings again.
+            if self._stopping.is_set():
                 return
             self._second_bell.clear()
             session = self._tenure.session
