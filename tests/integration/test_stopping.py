@@ -11,7 +11,7 @@ from holdfast.stores.memory.store import MemoryStore
 from tests.integration.world import new_app
 
 
-@pytest.mark.parametrize("concurrency", [1, 2, 3])
+@pytest.mark.parametrize("concurrency", [1, 2, 3, 20])
 async def test_a_worker_stops_although_its_only_slot_is_asked_for(
     concurrency: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E15
@@ -31,6 +31,40 @@ async def test_a_worker_stops_although_its_only_slot_is_asked_for(
         worker = asyncio.create_task(app.run_worker(concurrency=concurrency))
         await asked.wait()
         worker.cancel()  # as a signal does: stop in order
+        for _ in range(10):
+            await asyncio.sleep(0)
+        answer.set()
+        done, _ = await asyncio.wait([worker], timeout=5)
+        assert done == {worker}
+
+
+async def test_a_worker_stops_although_its_second_hand_is_claiming(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # E15
+    app, asked, answer = new_app("memory://"), asyncio.Event(), asyncio.Event()
+    real, calls = MemoryStore.claim, 0
+
+    async def claim(self: MemoryStore, *args: Any, **options: Any) -> list[Any]:
+        nonlocal calls
+        calls += 1
+        if calls == 1:  # as many as were asked for: now the other hand helps
+            return await real(self, *args, **options)
+        asked.set()
+        await answer.wait()
+        return []
+
+    monkeypatch.setattr(MemoryStore, "claim", claim)
+
+    @app.task
+    async def nothing() -> None: ...
+
+    async with app:
+        await nothing.enqueue_many([{}] * 2)
+        worker = asyncio.create_task(app.run_worker(concurrency=4))
+        await asked.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        worker.cancel()
         for _ in range(10):
             await asyncio.sleep(0)
         answer.set()

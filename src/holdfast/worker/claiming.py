@@ -100,7 +100,7 @@ class Claiming:
 
     async def _claim_along(self, attempts: asyncio.TaskGroup) -> None:
         """The second hand, for a deep backlog: asks for one half while the other runs, so that neither waits."""
-        while True:
+        while not self._stopping.is_set():  # a flood that is over clears what the stop has set
             await self._flood.wait()
             # Asked before the bell is cleared: the stop has rung it, and nobody rings again.
             if self._stopping.is_set():
