@@ -36,37 +36,3 @@ async def test_a_worker_stops_although_its_only_slot_is_asked_for(
         answer.set()
         done, _ = await asyncio.wait([worker], timeout=5)
         assert done == {worker}
-
-
-async def test_a_worker_stops_although_its_second_hand_is_claiming(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # E15
-    app, asked, answer = new_app("memory://"), asyncio.Event(), asyncio.Event()
-    real, calls = MemoryStore.claim, 0
-
-    async def claim(self: MemoryStore, *args: Any, **options: Any) -> list[Any]:
-        nonlocal calls
-        calls += 1
-        if calls == 1:  # as many as were asked for: now the other hand helps
-            return await real(self, *args, **options)
-        asked.set()
-        await answer.wait()
-        return []
-
-    monkeypatch.setattr(MemoryStore, "claim", claim)
-
-    @app.task
-    async def nothing() -> None: ...
-
-    async with app:
-        await nothing.enqueue_many([{}] * 2)
-        worker = asyncio.create_task(app.run_worker(concurrency=4))
-        await asked.wait()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        worker.cancel()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        answer.set()
-        done, _ = await asyncio.wait([worker], timeout=5)
-        assert done == {worker}
