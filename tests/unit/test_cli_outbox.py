@@ -42,8 +42,9 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 
 
 def test_messages_are_listed_by_number_page_by_page(
-    url: str, ids: list[str], capsys: pytest.CaptureFixture[str]
+    url: str, ids: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     page = told(capsys, "list", "--url", url, "--limit", "2")
     assert [one["id"] for one in page["messages"]] == ids[:2]
     rest = told(capsys, "list", "--url", url, "--limit", "2", "--after", str(page["next"]))
