@@ -3,42 +3,28 @@
 `HOLDFAST_LOG` is `console` (for people, the default) or `json` (one object a line); `HOLDFAST_LOG_LEVEL` is a level,
 `info` if not given. The front doors call `configure()`; the library itself never does, so an application that uses
 Holdfast keeps its own set-up.
+
+Everything takes the road of the standard library, which costs a process nothing to start. structlog is set up the same way
+if the application has imported it: importing it for nobody would take a third of a worker's start.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-import re
 import sys
-from collections.abc import Mapping, MutableMapping
-from datetime import datetime
+from collections.abc import Callable, MutableMapping
+from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.errors import StoreError, UsageError
+from holdfast.redaction import redacted
+
+__all__ = ["Log", "configure"]
 
 STYLES = ("console", "json")
 LEVELS = ("debug", "info", "warning", "error", "critical")
-HIDDEN = "***"
-
-_SECRET_WORDS = {
-    "password", "passwd", "passphrase", "secret", "token", "authorization", "apikey", "cookie", "credential",
-    "credentials", "signature", "dsn",
-}  # fmt: skip
-_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
-# An address begins where its word begins: tried at every letter of it, a long text would take long.
-#: A password in an address: everything up to the last @ before the host ends.
-_IN_URL = re.compile(r"""((?<![\w+.-])[\w+.-]+://[^\s:/@"'<>]*):[^\s"'<>]+@""")
-#: What an address asks for: keys and signatures travel there, and nobody can tell which words are harmless.
-_QUERY = re.compile(r"""((?<![\w+.-])[\w+.-]+://[^\s?"'<>]*)\?[^\s"'<>]+""")
-_NAMES = "password|passwd|passphrase|secret|token|api[-_]?key|authorization|cookie|signature|credentials?"
-_NAMED = re.compile(rf"""({_NAMES})(["']?\s*[=:]\s*["']?)(?!(?:bearer|basic|digest)\s)[^\s&;,"'}}]+""", re.I)
-_HEADER = re.compile(r"\b(bearer|basic|digest)\s+[A-Za-z0-9._~+/=-]{6,}", re.I)
-#: Secrets that are known by their looks: JSON web tokens, keys of well-known services, our own.
-_LOOKS = re.compile(
-    r"\beyJ[\w-]{8,}\.[\w-]{4,}\.[\w-]*|\b(?:sk|rk)[-_][\w-]{16,}|\bgh[pousr]_\w{20,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
-    r"|\bxox[abprs]-[\w-]{10,}|\bwhsec_[\w+/=-]{8,}|\bhf_[\w-]{20,}"
-)
 
 #: What became of the job, where the event's name says it (E63 `status`).
 _STATUS = {
@@ -52,62 +38,145 @@ _STATUS = {
 #: Libraries that tell of every call at the level "info", with addresses that nobody has checked for secrets.
 CHATTY = ("httpx", "httpx2")
 
+_DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+_COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
+
+Facts = MutableMapping[str, Any]
+
+
+class Told:
+    """An event and its facts, as the message of a record: a set-up of somebody else's makes a readable line of it."""
+
+    __slots__ = ("event", "facts")
+
+    def __init__(self, event: str, facts: dict[str, Any]) -> None:
+        self.event, self.facts = event, facts
+
+    def __str__(self) -> str:
+        return " ".join([self.event, *(f"{name}={value}" for name, value in self.facts.items())])
+
+
+class Log:
+    """A voice: an event and its facts, said once, wherever the application wants to hear it.
+
+    Where structlog is configured lines go there, otherwise to the standard library's logging. How much is said is the level
+    of the standard logger of this name either way: of our own (`holdfast`) warnings and worse, unless told otherwise, so that
+    a program which merely uses Holdfast is not talked into its output. Secrets are hidden here already: how the application
+    writes its lines is its own matter.
+    """
+
+    __slots__ = ("_name", "_std")
+
+    def __init__(self, name: str) -> None:
+        self._name, self._std = name, logging.getLogger(name)
+
+    def debug(self, event: str, **facts: Any) -> None:
+        self._say(logging.DEBUG, event, facts)
+
+    def info(self, event: str, **facts: Any) -> None:
+        self._say(logging.INFO, event, facts)
+
+    def warning(self, event: str, **facts: Any) -> None:
+        self._say(logging.WARNING, event, facts)
+
+    def error(self, event: str, **facts: Any) -> None:
+        self._say(logging.ERROR, event, facts)
+
+    def exception(self, event: str, **facts: Any) -> None:
+        """For bugs of ours only: with the stack."""
+        self._say(logging.ERROR, event, facts, stack=True)
+
+    def hears(self, level: int) -> bool:
+        """Whether a line of this level would be said at all: for lines whose facts are dear to gather."""
+        return self._std.isEnabledFor(level)
+
+    def _say(self, level: int, event: str, facts: dict[str, Any], *, stack: bool = False) -> None:
+        if not self._std.isEnabledFor(level):
+            return
+        facts = {name: redacted(name, value) for name, value in facts.items()}
+        structlog = sys.modules.get("structlog")
+        if structlog is not None and structlog.is_configured():
+            more = {"exc_info": True} if stack else {}
+            structlog.get_logger(self._name).log(level, event, **facts, **more)
+        else:
+            self._std.log(level, Told(event, facts), exc_info=stack)
+
 
 def configure(*, keep: bool = False, quiet: bool = False) -> None:
-    """Set up structlog and the standard library's logging for this process.
+    """Set up the logs of this process.
 
     *keep* what an app has set up itself; *quiet* says only errors, unless the environment asks for more.
     """
-    import structlog
-
     style = _one_of("HOLDFAST_LOG", "console", STYLES)
     level = _one_of("HOLDFAST_LOG_LEVEL", "error" if quiet else "info", LEVELS)
-    shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        add_status,
-        spare_traceback,
-        structlog.processors.format_exc_info,
-        redact,
-    ]
-    render: Any = (
-        structlog.processors.JSONRenderer(default=str)
-        if style == "json"
-        else structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-        )
-    )
-    if not (keep and structlog.is_configured()):
-        structlog.configure(
-            processors=[*shared, keep_with_attempt, render],
-            wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-            # The stream of the moment, not of the set-up: whoever swaps stderr gets the lines.
-            logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
-            cache_logger_on_first_use=False,
-        )
-    logging.getLogger("holdfast").setLevel(level.upper())
-    root = logging.getLogger()
+    render = as_json if style == "json" else as_text
+    _configure_structlog(render, level, keep)
+    root, ours = logging.getLogger(), logging.getLogger("holdfast")
+    ours.setLevel(level.upper())
     if not root.handlers:
-        handler = _ToStderr()
-        handler.setFormatter(
-            structlog.stdlib.ProcessorFormatter(
-                foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
-                processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
-            )
-        )
-        root.addHandler(handler)
+        root.addHandler(_ToStderr(render))
         root.setLevel(level.upper())
         for name in CHATTY:
             logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
+    elif not keep:
+        ours.handlers[:] = [_ToStderr(render)]
+        ours.propagate = False
+
+
+def _configure_structlog(render: Callable[[Facts], str], level: str, keep: bool) -> None:
+    structlog = sys.modules.get("structlog")
+    if structlog is None or (keep and structlog.is_configured()):
+        return
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            lambda _logger, _method, facts: _spare_traceback(facts),
+            structlog.processors.format_exc_info,
+            lambda _logger, _method, facts: _dressed(facts),
+            lambda _logger, _method, facts: _keep_with_attempt(facts),
+            lambda _logger, _method, facts: render(facts),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        # The stream of the moment, not of the set-up: whoever swaps stderr gets the lines.
+        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
 
 
 class _ToStderr(logging.Handler):
+    def __init__(self, render: Callable[[Facts], str]) -> None:
+        super().__init__()
+        self._render = render
+
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.write(self._render(_facts(record)) + "\n")
         except Exception:
             self.handleError(record)
+
+
+def _facts(record: logging.LogRecord) -> Facts:
+    facts: Facts = {}
+    if isinstance(record.msg, Told):
+        facts.update(record.msg.facts)
+        event = record.msg.event
+    else:
+        facts["logger"] = record.name
+        event = record.getMessage()
+    facts["level"] = record.levelname.lower()
+    facts["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+    facts["event"] = event
+    if record.exc_info:
+        facts["exc_info"] = record.exc_info
+        _spare_traceback(facts)
+        if facts.pop("exc_info", None):
+            facts["exception"] = _PLAINLY.formatException(record.exc_info)
+    return _dressed(facts)
+
+
+_PLAINLY = logging.Formatter()
 
 
 def _one_of(name: str, default: str, allowed: tuple[str, ...]) -> str:
@@ -117,68 +186,55 @@ def _one_of(name: str, default: str, allowed: tuple[str, ...]) -> str:
     return value.lower()
 
 
-# -- processors ------------------------------------------------------------------------------------------------------
-def add_status(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    status = _STATUS.get(str(event.get("event")))
+# -- a line's way ----------------------------------------------------------------------------------------------------
+def _dressed(facts: Facts) -> Facts:
+    status = _STATUS.get(str(facts.get("event")))
     if status is not None:
-        event.setdefault("status", status)
-    return event
+        facts.setdefault("status", status)
+    for name, value in facts.items():
+        facts[name] = redacted(name, value)
+    return facts
 
 
-def spare_traceback(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _spare_traceback(facts: Facts) -> Facts:
     """A database that cannot be reached is a fact, not a bug: its line says it, a stack would hide it."""
-    given = event.get("exc_info")
+    given = facts.get("exc_info")
     error = sys.exc_info()[1] if given is True else given[1] if isinstance(given, tuple) else given
     if isinstance(error, StoreError):
-        del event["exc_info"]
-        event.setdefault("reason", str(error))
-    return event
+        del facts["exc_info"]
+        facts.setdefault("reason", str(error))
+    return facts
 
 
-def keep_with_attempt(
-    _logger: Any, _method: str, event: MutableMapping[str, Any]
-) -> MutableMapping[str, Any]:
+def _keep_with_attempt(facts: Facts) -> Facts:
     """What a handler says through structlog is kept with its attempt, as its lines through the standard library are."""
     from holdfast.engine.context import current_log
 
     log = current_log()
     if log is not None:
-        facts = {name: value for name, value in event.items() if name not in ("event", "level", "timestamp")}
-        at = datetime.fromisoformat(event["timestamp"])
-        log.add(at, str(event["level"]).upper(), str(event["event"]), facts)
-    return event
+        said = {name: value for name, value in facts.items() if name not in ("event", "level", "timestamp")}
+        at = datetime.fromisoformat(facts["timestamp"])
+        log.add(at, str(facts["level"]).upper(), str(facts["event"]), said)
+    return facts
 
 
-def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    for key, value in event.items():
-        event[key] = redacted(key, value)
-    return event
+def as_json(facts: Facts) -> str:
+    return json.dumps(facts, default=str)
 
 
-def redacted(key: object, value: Any) -> Any:
-    """*value* of this name, as it may be read."""
-    if isinstance(key, str) and is_secret(key) and value is not None:
-        return HIDDEN
-    if isinstance(value, str):
-        return redact_text(value)
-    if isinstance(value, Mapping):
-        return {name: redacted(name, inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [redacted(None, inner) for inner in value]
-    return redact_text(str(value)) if isinstance(value, BaseException) else value
+def as_text(facts: Facts) -> str:
+    """`2026-01-31T09:30:00.000000Z [info     ] job.failed   job_id=… attempt=2`, and a traceback below it."""
+    rest = dict(facts)
+    at, level, event = rest.pop("timestamp", ""), str(rest.pop("level", "")), rest.pop("event", "")
+    trace = rest.pop("exception", None)
+    said = " ".join(f"{name}={_word(value)}" for name, value in rest.items())
+    if sys.stderr.isatty():
+        line = f"{_DIM}{at}{_PLAIN} {_COLOURS.get(level, '')}[{level:9}]{_PLAIN} {_BOLD}{event:<30}{_PLAIN} {said}"
+    else:
+        line = f"{at} [{level:9}] {event:<30} {said}"
+    return line.rstrip() + (f"\n{trace}" if trace else "")
 
 
-def is_secret(key: str) -> bool:
-    """Whether a value of this name must not be read: `db_password`, `apiToken`, `Authorization`."""
-    words = [word.lower() for word in _WORD.findall(key)]
-    return not _SECRET_WORDS.isdisjoint(words) or "apikey" in "".join(words)
-
-
-def redact_text(text: str) -> str:
-    """*text* without the passwords and queries of URLs, values of `password=…`, credentials of headers, and keys that are
-    known by their looks."""
-    text = _IN_URL.sub(rf"\1:{HIDDEN}@", text)
-    text = _QUERY.sub(rf"\1?{HIDDEN}", text)
-    text = _HEADER.sub(rf"\1 {HIDDEN}", text)
-    text = _NAMED.sub(rf"\1\2{HIDDEN}", text)
-    return _LOOKS.sub(HIDDEN, text)
+def _word(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if text and not any(sign.isspace() for sign in text) else repr(text)

@@ -10,7 +10,7 @@ from typing import IO, Any
 import anyio.to_thread
 import httpx2
 
-from systems.converter.storing import Part
+from systems.common.parts import Part
 
 _PIECE = 256 * 1024
 #: More than this is no answer to a file of 50 MB.

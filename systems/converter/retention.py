@@ -16,8 +16,9 @@ from typing import NamedTuple, TypedDict
 import anyio.to_thread
 
 from holdfast import Holdfast, JobRow, State, UnknownJob
+from systems.common.parts import sweep_parts
 from systems.converter.settings import Settings
-from systems.converter.storing import job_of, sweep_parts
+from systems.converter.storing import job_of
 
 #: No upload takes this long from its last byte to its job.
 UNKNOWN_FOR_SEC = 3600.0

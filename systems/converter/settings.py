@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
-from urllib.parse import urlsplit
+from typing import Literal
 
-from holdfast import UsageError
+from systems.common.knobs import Reader, folder, one_of, read_knobs, service, share, text, whole, window
 
 Mode = Literal["hold", "fail_fast"]
 
@@ -42,81 +40,28 @@ class Settings:
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
         """`UsageError` names the variable that cannot be read. An empty one counts as not set."""
-        values: dict[str, Any] = {}
-        for name, read in _READERS.items():
-            variable = name.upper()
-            if text := environment.get(variable, "").strip():
-                values[name] = read(variable, text)
-        return cls(**values)
-
-
-Reader = Callable[[str, str], Any]
-
-
-def _whole(least: int, most: int) -> Reader:
-    def read(variable: str, text: str) -> int:
-        # `int` would take "1_000" and digits of other scripts; more than 12 of them are no setting.
-        if not (text.isascii() and text.isdigit() and len(text) <= 12) or not least <= int(text) <= most:
-            raise UsageError(f"{variable} is {text[:40]!r}; it is a whole number from {least} to {most}")
-        return int(text)
-
-    return read
-
-
-def _share(variable: str, text: str) -> float:
-    if not re.fullmatch(r"[0-9]*\.?[0-9]+", text) or not 0 < float(text) <= 1:
-        raise UsageError(f"{variable} is {text[:40]!r}; it is a share above 0 and at most 1, e.g. 0.5")
-    return float(text)
-
-
-def _window(variable: str, text: str) -> str:
-    if not re.fullmatch(r"[1-9][0-9]{0,3}|[1-9][0-9]{0,4}(s|m|h)", text):
-        raise UsageError(f'{variable} is {text[:40]!r}; it is a number of calls ("20") or a time ("120s")')
-    return text
-
-
-def _mode(variable: str, text: str) -> Mode:
-    if text not in ("hold", "fail_fast"):
-        raise UsageError(f"{variable} is {text[:40]!r}; it is hold or fail_fast")
-    return cast(Mode, text)
-
-
-def _address(variable: str, text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(
-            f"{variable} does not name a service; it is an address such as http://127.0.0.1:8080"
-        )
-    return text.rstrip("/")
-
-
-def _text(_: str, text: str) -> str:
-    return text
-
-
-def _folder(_: str, text: str) -> Path:
-    return Path(text)
+        return cls(**read_knobs(_READERS, environment))
 
 
 _READERS: dict[str, Reader] = {
-    "database_url": _text,
-    "gateway_url": _address,
-    "uploads_dir": _folder,
-    "results_dir": _folder,
-    "retry_max_attempts": _whole(1, 100),
-    "retry_base_delay_ms": _whole(1, 3_600_000),
-    "retry_jitter_max_ms": _whole(0, 3_600_000),
-    "worker_lease_ttl_sec": _whole(2, 3_600),
-    "worker_concurrency": _whole(1, 1_000),
-    "worker_max_crashes": _whole(1, 1_000),
-    "gateway_timeout_ms": _whole(1, 3_600_000),
-    "circuit_window": _window,
-    "circuit_fail_threshold": _share,
-    "circuit_cooldown_ms": _whole(1, 3_600_000),
-    "circuit_mode": _mode,
-    "source_retention_sec": _whole(1, 1_000_000_000),
-    "result_retention_sec": _whole(1, 1_000_000_000),
-    "job_retention_sec": _whole(1, 1_000_000_000),
-    "free_space_min_mb": _whole(0, 1_000_000_000),
-    "session_key_file": _folder,
+    "database_url": text,
+    "gateway_url": service("http://127.0.0.1:8080"),
+    "uploads_dir": folder,
+    "results_dir": folder,
+    "retry_max_attempts": whole(1, 100),
+    "retry_base_delay_ms": whole(1, 3_600_000),
+    "retry_jitter_max_ms": whole(0, 3_600_000),
+    "worker_lease_ttl_sec": whole(2, 3_600),
+    "worker_concurrency": whole(1, 1_000),
+    "worker_max_crashes": whole(1, 1_000),
+    "gateway_timeout_ms": whole(1, 3_600_000),
+    "circuit_window": window,
+    "circuit_fail_threshold": share,
+    "circuit_cooldown_ms": whole(1, 3_600_000),
+    "circuit_mode": one_of("hold", "fail_fast"),
+    "source_retention_sec": whole(1, 1_000_000_000),
+    "result_retention_sec": whole(1, 1_000_000_000),
+    "job_retention_sec": whole(1, 1_000_000_000),
+    "free_space_min_mb": whole(0, 1_000_000_000),
+    "session_key_file": folder,
 }

@@ -1,18 +1,13 @@
-"""Sources and results on disk. A name is made by us, never by the sender; a result appears whole or not at all (C6)."""
+"""Where sources and results are on disk. A name is made by us, never by the sender."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from pathlib import Path
-from typing import IO
 
 from holdfast import UsageError
 
 _NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-#: A file that is being written ends with this; one that is left over is of a process that was killed.
-PART = ".part"
 
 
 def source_path(uploads: Path, job_id: str) -> Path:
@@ -34,51 +29,3 @@ def _checked(job_id: str) -> str:
     if not _NAME.fullmatch(job_id):
         raise UsageError("this is not the id of a job, so no file has its name")
     return job_id
-
-
-class Part:
-    """A file under way to *target*: `write` what comes, then `publish`. Leaving the block without removes it."""
-
-    def __init__(self, target: Path, writer: str) -> None:
-        """*writer* tells those apart who may write the same result at a time: a worker and one that was replaced."""
-        self._target = target
-        self._part = target.with_name(f".{target.name}.{writer}{PART}")
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> Part:
-        self._target.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._part.open("wb")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            with contextlib.suppress(FileNotFoundError):
-                self._part.unlink()
-
-    def write(self, piece: bytes) -> None:
-        assert self._file is not None
-        self._file.write(piece)
-
-    def publish(self) -> None:
-        """Durable under its name when this returns, also if the machine loses power then."""
-        assert self._file is not None
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._part.replace(self._target)
-        folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def sweep_parts(folder: Path, *, now: float, older_than: float = 3600.0) -> int:
-    """Remove what processes that were killed left half written: no attempt takes *older_than* seconds. How many it were."""
-    swept = 0
-    for part in folder.glob(f".*{PART}"):
-        with contextlib.suppress(FileNotFoundError):  # somebody else sweeps too
-            if now - part.stat().st_mtime > older_than:
-                part.unlink()
-                swept += 1
-    return swept

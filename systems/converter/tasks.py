@@ -15,11 +15,12 @@ import anyio.to_thread
 import httpx2
 
 from holdfast import THIS_JOB, BreakerPolicy, Every, Holdfast, Job, Retention, Retry, Task
+from systems.common.parts import Part
 from systems.converter.failures import IO_ATTEMPTS, SourceGone, failed, rule
 from systems.converter.gateway_client import ask_gateway
 from systems.converter.retention import Swept, sweep
 from systems.converter.settings import Settings
-from systems.converter.storing import Part, result_path, source_path
+from systems.converter.storing import result_path, source_path
 
 QUEUE, GATEWAY, HOUSEKEEPING = "convert", "gateway", "housekeeping"
 SWEEP_EVERY = timedelta(minutes=10)

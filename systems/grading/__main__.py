@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 from typing import Any
 
 import msgspec
 
 from holdfast import HoldfastError
+from holdfast.logs import configure
 from systems.grading import dlq
-from systems.grading.logs import log_to_stderr
+from systems.grading.logs import hush_drivers
 from systems.grading.tasks import Grading
 from systems.grading.views import show, show_message
 
@@ -49,8 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.what == "dlq" and given.action == "recover" and not given.id:
         parser.error("recover needs the id of a request; `dlq list` shows them")
-    log_to_stderr(os.environ)
     try:
+        configure(keep=True)
+        hush_drivers()
         from systems.grading.app import grading
 
         print(json.dumps(asyncio.run(_do(given, grading)), indent=2, ensure_ascii=False))

@@ -13,18 +13,18 @@ from typing import Any
 
 import aio_pika
 import msgspec
-import structlog
 from aio_pika.abc import AbstractIncomingMessage
 from aio_pika.exceptions import AMQPError
 
 from holdfast import Conflict, HoldfastError, JobRow, State
+from holdfast.logs import Log
 from systems.grading.callbacks.consuming import declare
 from systems.grading.messages import Buried, split
 from systems.grading.submitting import send_again
 from systems.grading.tasks import Grading
 from systems.grading.topology import DEAD
 
-log = structlog.get_logger("grading.dlq")
+log = Log("grading.dlq")
 MOST = 500
 
 

@@ -9,12 +9,14 @@ import asyncio
 import sys
 
 from holdfast import HoldfastError
+from holdfast.logs import configure
 
 
 def main() -> int:
     try:
         from systems.grading.app import app
 
+        configure(keep=True)
         asyncio.run(app.run_worker(handle_signals=True, relay=True))
     except HoldfastError as error:
         print(f"engine: {error}", file=sys.stderr)

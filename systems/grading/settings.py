@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 from holdfast import UsageError
+from systems.common.knobs import Reader, folder, read_knobs, server, service, text, whole
 
 SHORTEST_SECRET = 24
 
@@ -59,43 +58,10 @@ class Settings:
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
         """`UsageError` names the variable that cannot be read. An empty one counts as not set."""
-        values: dict[str, Any] = {}
-        for name, read in _READERS.items():
-            variable = name.upper()
-            if text := environment.get(variable, "").strip():
-                values[name] = read(variable, text)
-        return cls(**values)
+        return cls(**read_knobs(_READERS, environment))
 
     def sla_ms(self, skill: str) -> int:
         return self.sla_speaking_ms if skill == "speaking" else self.sla_writing_ms
-
-
-Reader = Callable[[str, str], Any]
-
-
-def _whole(least: int, most: int) -> Reader:
-    def read(variable: str, text: str) -> int:
-        # `int` would take "1_000" and digits of other scripts; more than 12 of them are no setting.
-        if not (text.isascii() and text.isdigit() and len(text) <= 12) or not least <= int(text) <= most:
-            raise UsageError(f"{variable} is {text[:40]!r}; it is a whole number from {least} to {most}")
-        return int(text)
-
-    return read
-
-
-def _address(*schemes: str) -> Reader:
-    def read(variable: str, text: str) -> str:
-        try:
-            parts = urlsplit(text)
-            known = parts.scheme in schemes and bool(parts.hostname)
-            _ = parts.port
-        except ValueError:
-            known = False
-        if not known:  # the address itself is not shown: it may hold a password
-            raise UsageError(f"{variable} does not name a server; it begins with {schemes[0]}:// and a host")
-        return text
-
-    return read
 
 
 def _secrets(variable: str, text: str) -> tuple[str, ...]:
@@ -107,43 +73,35 @@ def _secrets(variable: str, text: str) -> tuple[str, ...]:
     return found
 
 
-def _text(_: str, text: str) -> str:
-    return text
-
-
-def _path(_: str, text: str) -> Path:
-    return Path(text)
-
-
-_TIME = _whole(1, 86_400_000)
+_TIME = whole(1, 86_400_000)
 _READERS: dict[str, Reader] = {
-    "database_url": _text,
-    "broker_url": _address("amqp", "amqps"),
-    "provider_url": lambda variable, text: _address("http", "https")(variable, text).rstrip("/"),
-    "provider_key": _text,
-    "llm_model": _text,
-    "stt_model": _text,
+    "database_url": text,
+    "broker_url": server("amqp", "amqps"),
+    "provider_url": service("http://127.0.0.1:8090"),
+    "provider_key": text,
+    "llm_model": text,
+    "stt_model": text,
     "callback_secrets": _secrets,
-    "audio_dir": _path,
-    "ledger": _path,
+    "audio_dir": folder,
+    "ledger": folder,
     "outbox_poll_interval_ms": _TIME,
-    "outbox_batch_size": _whole(1, 1_000),
+    "outbox_batch_size": whole(1, 1_000),
     "outbox_stale_threshold_ms": _TIME,
     "sla_writing_ms": _TIME,
     "sla_speaking_ms": _TIME,
     "timeout_check_interval_ms": _TIME,
     "redispatch_after_ms": _TIME,
     "attempt_lease_ms": _TIME,
-    "max_retries": _whole(0, 100),
+    "max_retries": whole(0, 100),
     "retry_base_ms": _TIME,
-    "retry_jitter_ms": _whole(0, 3_600_000),
+    "retry_jitter_ms": whole(0, 3_600_000),
     "retry_cap_ms": _TIME,
     "provider_timeout_ms": _TIME,
-    "worker_lease_ms": _whole(300, 3_600_000),
-    "max_crashes": _whole(1, 100),
-    "circuit_window": _whole(1, 1_000),
+    "worker_lease_ms": whole(300, 3_600_000),
+    "max_crashes": whole(1, 100),
+    "circuit_window": whole(1, 1_000),
     "circuit_cooldown_ms": _TIME,
-    "circuit_trials": _whole(1, 100),
-    "callback_tries": _whole(1, 100),
+    "circuit_trials": whole(1, 100),
+    "callback_tries": whole(1, 100),
     "callback_base_ms": _TIME,
 }

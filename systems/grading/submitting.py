@@ -10,7 +10,7 @@ from typing import Any
 import anyio.to_thread
 
 from holdfast import JobRow
-from systems.converter.storing import Part
+from systems.common.parts import Part
 from systems.grading.handing import hand_over
 from systems.grading.messages import Skill
 from systems.grading.tasks import Grading

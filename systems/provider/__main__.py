@@ -6,10 +6,8 @@ import argparse
 import os
 import sys
 
-import uvicorn
-
-from systems.converter.serving import Server, listen
-from systems.provider.faults import FaultyProtocol
+from systems.common.cutting import FaultyProtocol
+from systems.common.serving import serve
 from systems.provider.service import make_app
 
 
@@ -20,21 +18,8 @@ def main() -> int:
     parser.add_argument("--faults", action="store_true", help="enable the fault switch; for tests and demos")
     given = parser.parse_args()
     app = make_app(faults=given.faults, key=os.environ.get("PROVIDER_KEY", ""))
-    listening = listen(given.host, given.port, name="provider")
-    if listening is None:
-        return 1
-    config = uvicorn.Config(
-        app,
-        http=FaultyProtocol if given.faults else "h11",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=1,
-        timeout_keep_alive=30,
-    )
-    server = Server(config)
-    server.run([listening])
-    return 0 if server.started else 1
+    protocol = FaultyProtocol if given.faults else "h11"
+    return serve(app, given.host, given.port, name="provider", http=protocol)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from systems.converter.gateway.faults import FaultyProtocol, cut
+from systems.common.cutting import cut
 
-__all__ = ["Fault", "Faults", "FaultyProtocol", "Switch", "cut", "fault_of"]
+__all__ = ["Fault", "Faults", "Switch", "cut", "fault_of"]
 
 _HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast import UsageError
+from systems.common.knobs import (
+    Reader,
+    amount,
+    folder,
+    one_of,
+    read_knobs,
+    service,
+    switch,
+    text,
+    whole,
+    window,
+)
 
 FORMATS = ("json_schema", "json_object", "none")
 
@@ -51,64 +61,7 @@ class Settings:
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
         """`UsageError` names the variable that cannot be read. An empty one counts as not set."""
-        values: dict[str, Any] = {}
-        for name, read in _READERS.items():
-            variable = name.upper()
-            if text := environment.get(variable, "").strip():
-                values[name] = read(variable, text)
-        return cls(**values)
-
-
-Reader = Callable[[str, str], Any]
-
-
-def _whole(least: int, most: int) -> Reader:
-    def read(variable: str, text: str) -> int:
-        # `int` would take "1_000" and digits of other scripts; more than 12 of them are no setting.
-        if not (text.isascii() and text.isdigit() and len(text) <= 12) or not least <= int(text) <= most:
-            raise UsageError(f"{variable} is {text[:40]!r}; it is a whole number from {least} to {most}")
-        return int(text)
-
-    return read
-
-
-def _amount(most: float) -> Reader:
-    def read(variable: str, text: str) -> float:
-        if not re.fullmatch(r"[0-9]{0,9}\.?[0-9]{1,9}", text) or float(text) > most:
-            raise UsageError(f"{variable} is {text[:40]!r}; it is a number from 0 to {most:g}")
-        return float(text)
-
-    return read
-
-
-def _switch(variable: str, text: str) -> bool:
-    if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
-        raise UsageError(f"{variable} is {text[:40]!r}; it is true or false")
-    return text.lower() in ("true", "1", "yes")
-
-
-def _one_of(*words: str) -> Reader:
-    def read(variable: str, text: str) -> str:
-        if text not in words:
-            raise UsageError(f"{variable} is {text[:40]!r}; it is one of {', '.join(words)}")
-        return text
-
-    return read
-
-
-def _window(variable: str, text: str) -> str:
-    if not re.fullmatch(r"[1-9][0-9]{0,3}|[1-9][0-9]{0,4}(s|m|h)", text):
-        raise UsageError(f'{variable} is {text[:40]!r}; it is a number of calls ("20") or a time ("120s")')
-    return text
-
-
-def _service(variable: str, text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-        raise UsageError(
-            f"{variable} does not name a service; it is an address such as http://127.0.0.1:8090/v1, without a password"
-        )
-    return text.rstrip("/")
+        return cls(**read_knobs(_READERS, environment))
 
 
 def _place(variable: str, text: str) -> str:
@@ -121,42 +74,34 @@ def _places(variable: str, text: str) -> tuple[str, ...]:
     return tuple(_place(variable, one.strip()) for one in text.split(",") if one.strip())
 
 
-def _text(_: str, text: str) -> str:
-    return text
-
-
-def _folder(_: str, text: str) -> Path:
-    return Path(text)
-
-
 _READERS: dict[str, Reader] = {
-    "database_url": _text,
+    "database_url": text,
     "documents_url": _places,
     "reports_url": _place,
-    "schemas_dir": _folder,
+    "schemas_dir": folder,
     "watch_url": _place,
-    "watch_schema": _text,
-    "watch_every_ms": _whole(1_000, 86_400_000),
-    "documents_per_owner": _switch,
-    "model_url": _service,
-    "model_name": _text,
-    "model_api_key": _text,
-    "model_timeout_ms": _whole(1, 3_600_000),
-    "model_max_tokens": _whole(1, 1_000_000),
-    "model_stream": _switch,
-    "model_response_format": _one_of(*FORMATS),
-    "model_tokens_field": _one_of("max_tokens", "max_completion_tokens"),
-    "model_price_in": _amount(1_000_000),
-    "model_price_out": _amount(1_000_000),
-    "document_max_bytes": _whole(1, 100_000_000),
-    "output_max_bytes": _whole(1, 10_000_000),
-    "retry_first_ms": _whole(1, 3_600_000),
-    "retry_max_attempts": _whole(1, 100),
-    "worker_lease_ttl_sec": _whole(2, 3_600),
-    "worker_concurrency": _whole(1, 1_000),
-    "worker_max_crashes": _whole(1, 1_000),
-    "circuit_window": _window,
-    "circuit_fail_threshold": _amount(1),
-    "circuit_cooldown_ms": _whole(1, 3_600_000),
-    "job_retention_sec": _whole(1, 1_000_000_000),
+    "watch_schema": text,
+    "watch_every_ms": whole(1_000, 86_400_000),
+    "documents_per_owner": switch,
+    "model_url": service("http://127.0.0.1:8090/v1"),
+    "model_name": text,
+    "model_api_key": text,
+    "model_timeout_ms": whole(1, 3_600_000),
+    "model_max_tokens": whole(1, 1_000_000),
+    "model_stream": switch,
+    "model_response_format": one_of(*FORMATS),
+    "model_tokens_field": one_of("max_tokens", "max_completion_tokens"),
+    "model_price_in": amount(1_000_000),
+    "model_price_out": amount(1_000_000),
+    "document_max_bytes": whole(1, 100_000_000),
+    "output_max_bytes": whole(1, 10_000_000),
+    "retry_first_ms": whole(1, 3_600_000),
+    "retry_max_attempts": whole(1, 100),
+    "worker_lease_ttl_sec": whole(2, 3_600),
+    "worker_concurrency": whole(1, 1_000),
+    "worker_max_crashes": whole(1, 1_000),
+    "circuit_window": window,
+    "circuit_fail_threshold": amount(1),
+    "circuit_cooldown_ms": whole(1, 3_600_000),
+    "job_retention_sec": whole(1, 1_000_000_000),
 }

@@ -12,7 +12,7 @@ import pytest
 from holdfast.domain.access import Role
 from holdfast.http import strictjson
 from holdfast.http.problems import CODES, MEDIA_TYPE, Problem
-from holdfast.logs import redact_text
+from holdfast.redaction import redact_text
 from tests.http.world import API, House, new_house
 
 pytestmark = pytest.mark.anyio

@@ -11,6 +11,7 @@ import pytest
 import structlog
 
 from holdfast import Fatal, Holdfast, Retryable, StoreError, logs
+from holdfast.redaction import HIDDEN, redact_text
 from tests.integration.world import SOON, Database, new_app, work
 
 CANARY = "c4n4ry-0815-4711"
@@ -145,7 +146,7 @@ async def test_every_line_about_an_attempt_has_the_facts_of_the_promise(
 def test_an_application_with_logs_of_its_own_gets_no_secrets_either(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # E63
-    from holdfast.engine.log import Log
+    from holdfast.logs import Log
 
     Log("holdfast.worker").warning("claim.waits", reason=SPOKEN[0], headers={"Authorization": CANARY})
     assert "claim.waits" in caplog.text
@@ -154,10 +155,10 @@ def test_an_application_with_logs_of_its_own_gets_no_secrets_either(
 
 @pytest.mark.parametrize("words", SPOKEN)
 def test_these_are_hidden_and_the_rest_is_left(words: str) -> None:  # E63
-    hidden = logs.redact_text(words)
+    hidden = redact_text(words)
     assert CANARY not in hidden
-    assert logs.HIDDEN in hidden
-    assert logs.redact_text(hidden) == hidden
+    assert HIDDEN in hidden
+    assert redact_text(hidden) == hidden
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_these_are_hidden_and_the_rest_is_left(words: str) -> None:  # E63
     ],
 )
 def test_ordinary_words_stay_as_they_are(words: str) -> None:  # E63
-    assert logs.redact_text(words) == words
+    assert redact_text(words) == words
 
 
 def test_hiding_takes_no_longer_for_a_text_made_to_take_long() -> None:  # E63
@@ -179,5 +180,5 @@ def test_hiding_takes_no_longer_for_a_text_made_to_take_long() -> None:  # E63
 
     for unit in ("http://a:", "http://", "x://", "a", "password", "eyJ", "?a=", "bearer "):
         began = time.process_time()
-        logs.redact_text(unit * (5000 // len(unit)))
+        redact_text(unit * (5000 // len(unit)))
         assert time.process_time() - began < 0.5

@@ -2,25 +2,46 @@
 
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
 
 from holdfast import logs
 from holdfast.errors import StoreUnavailable, UsageError
+from holdfast.logs import Log
 
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def put_back() -> Iterator[None]:
+def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process of ours, in which nobody has set up anything, and as it was afterwards."""
+    root, ours = logging.getLogger(), logging.getLogger("holdfast")
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    monkeypatch.setattr(ours, "handlers", [])
+    before = ours.level, ours.propagate
     yield
+    ours.setLevel(before[0])
+    ours.propagate = before[1]
     structlog.reset_defaults()
 
 
+@pytest.fixture(params=["ours", "structlog"])
+def log(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Our own voice where nobody has imported structlog, and structlog itself where somebody has."""
+    if request.param == "structlog":
+        return structlog.get_logger()
+    monkeypatch.delitem(sys.modules, "structlog")
+    return Log("holdfast.test")
+
+
 @pytest.fixture
-def as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_json(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_LOG", "json")
     monkeypatch.delenv("HOLDFAST_LOG_LEVEL", raising=False)
     logs.configure()
@@ -31,8 +52,8 @@ def line(capsys: Capture) -> dict[str, object]:
     return found
 
 
-def test_a_json_line_holds_the_event_and_its_facts(as_json: None, capsys: Capture) -> None:  # E63
-    structlog.get_logger().warning("job.failed", job_id="j1", attempt=2, duration_ms=5, error_code="NETWORK")
+def test_a_json_line_holds_the_event_and_its_facts(as_json: None, log: Any, capsys: Capture) -> None:  # E63
+    log.warning("job.failed", job_id="j1", attempt=2, duration_ms=5, error_code="NETWORK")
     told = line(capsys)
     assert told.pop("timestamp")
     assert told == {
@@ -46,8 +67,8 @@ def test_a_json_line_holds_the_event_and_its_facts(as_json: None, capsys: Captur
     }
 
 
-def test_secrets_are_hidden_wherever_they_are(as_json: None, capsys: Capture) -> None:  # E63
-    structlog.get_logger().info(
+def test_secrets_are_hidden_wherever_they_are(as_json: None, log: Any, capsys: Capture) -> None:  # E63
+    log.info(
         "x",
         password="hunter2",
         headers={"Authorization": "Bearer hunter2", "accept": "*"},
@@ -65,32 +86,34 @@ def test_secrets_are_hidden_wherever_they_are(as_json: None, capsys: Capture) ->
     assert told["tokens_used"] == 3
 
 
-def test_a_database_that_is_away_is_one_line_without_a_traceback(as_json: None, capsys: Capture) -> None:
+def test_a_database_that_is_away_is_one_line_without_a_traceback(
+    as_json: None, log: Any, capsys: Capture
+) -> None:
     try:
         raise StoreUnavailable("jobs.db is locked")
     except StoreUnavailable:
-        structlog.get_logger().exception("duty.failed")
+        log.exception("duty.failed")
     told = line(capsys)
     assert told["reason"] == "jobs.db is locked"
     assert "exception" not in told
 
 
-def test_a_bug_keeps_its_traceback_but_not_its_secrets(as_json: None, capsys: Capture) -> None:
+def test_a_bug_keeps_its_traceback_but_not_its_secrets(as_json: None, log: Any, capsys: Capture) -> None:
     try:
         raise ValueError("postgresql://me:hunter2@db")
     except ValueError:
-        structlog.get_logger().exception("duty.failed")
+        log.exception("duty.failed")
     text = capsys.readouterr().err
     assert "Traceback" in text
     assert "postgresql://me:***@db" in text
     assert "hunter2" not in text
 
 
-def test_the_console_is_for_people(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_the_console_is_for_people(log: Any, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setenv("HOLDFAST_LOG", "console")
     logs.configure()
-    structlog.get_logger().info("worker.started", worker="w1", token="hunter2")
-    structlog.get_logger().debug("not shown")
+    log.info("worker.started", worker="w1", token="hunter2")
+    log.debug("not shown")
     text = capsys.readouterr().err
     assert "worker.started" in text
     assert "worker=w1" in text
@@ -99,17 +122,19 @@ def test_the_console_is_for_people(monkeypatch: pytest.MonkeyPatch, capsys: Capt
     assert text.count("\n") == 1
 
 
-def test_the_level_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_the_level_is_chosen_by_the_environment(
+    log: Any, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     monkeypatch.setenv("HOLDFAST_LOG_LEVEL", "debug")
     logs.configure(quiet=True)
-    structlog.get_logger().debug("shown")
+    log.debug("shown")
     assert "shown" in capsys.readouterr().err
 
 
-def test_quiet_says_only_errors(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_quiet_says_only_errors(log: Any, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.delenv("HOLDFAST_LOG_LEVEL", raising=False)
     logs.configure(quiet=True)
-    structlog.get_logger().warning("not shown")
+    log.warning("not shown")
     assert capsys.readouterr().err == ""
 
 
@@ -130,12 +155,32 @@ def test_an_app_that_has_set_up_its_own_logs_keeps_them() -> None:
 def test_the_standard_librarys_logs_take_the_same_road(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    root = logging.getLogger()
-    monkeypatch.setattr(root, "handlers", [])
-    monkeypatch.setattr(root, "level", logging.WARNING)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
     monkeypatch.setenv("HOLDFAST_LOG", "json")
     logs.configure()
     logging.getLogger("shop").warning("bought with %s", "password=hunter2")
     told = line(capsys)
     assert told["logger"] == "shop"
     assert told["event"] == "bought with password=***"
+
+
+def test_an_app_that_has_set_up_logging_gets_readable_lines_of_ours(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: Capture
+) -> None:
+    monkeypatch.delitem(sys.modules, "structlog")
+    monkeypatch.setattr(logging.getLogger(), "handlers", [caplog.handler])
+    logs.configure(keep=True)
+    Log("holdfast.test").warning("store.away", reason="locked", password="hunter2")
+    assert caplog.messages == ["store.away reason=locked password=***"]
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_of_structlog_is_loaded_for_a_worker() -> None:
+    """It brings a third of a worker's start with it."""
+    code = (
+        "import sys; from holdfast import logs; from holdfast.cli import main, worker, supervisor;"
+        " import holdfast.app, holdfast.worker.worker; logs.configure();"
+        " print(sorted({'structlog', 'rich', 'pydantic'} & set(sys.modules)))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"

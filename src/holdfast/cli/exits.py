@@ -60,7 +60,7 @@ def exit_code(error: BaseException) -> int:
 
 def complain(error: BaseException) -> int:
     """Say it in one line, without secrets; the exit code."""
-    from holdfast.logs import redact_text
+    from holdfast.redaction import redact_text
 
     line = " ".join(redact_text(str(error)).split())
     if line:

@@ -21,11 +21,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-import structlog
-
 from holdfast.cli.exits import OK, PROBLEMS, USAGE
+from holdfast.logs import Log
 
-log = structlog.get_logger("holdfast.supervisor")
+log = Log("holdfast.supervisor")
 
 MARKER = "HOLDFAST_SUPERVISOR"  #: tells a child the process id of its parent
 TICK = 0.05

@@ -196,7 +196,7 @@ def _leave_threads() -> None:
 
 def _leave(reason: str) -> NoReturn:
     """End the process without waiting for what runs in it. Everything is settled, and the store is closed."""
-    from holdfast.engine.log import Log
+    from holdfast.logs import Log
 
     Log("holdfast.worker").warning("process.left", reason=reason, hint="its job was given back")
     sys.stdout.flush()

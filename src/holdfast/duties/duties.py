@@ -17,9 +17,9 @@ from holdfast.duties.operations import FORGET_EVERY, OPERATIONS_EVERY, Operation
 from holdfast.duties.scheduling import Scheduling
 from holdfast.duties.stuck import Stuck
 from holdfast.engine.engine import BATCH, Engine
-from holdfast.engine.log import Log
 from holdfast.engine.ports import Retention
 from holdfast.errors import StoreError
+from holdfast.logs import Log
 
 log = Log("holdfast.duties")
 

@@ -11,9 +11,9 @@ from datetime import timedelta
 
 from holdfast.domain.operation import Operation, Progress
 from holdfast.engine.engine import BATCH, Engine
-from holdfast.engine.log import Log
 from holdfast.engine.operating import do_batch
 from holdfast.errors import UsageError
+from holdfast.logs import Log
 
 log = Log("holdfast.duties")
 

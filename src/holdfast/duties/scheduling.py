@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from holdfast.domain.schedule import Schedule, due
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Tick
-from holdfast.engine.log import Log
 from holdfast.engine.schedules import jobs_of
+from holdfast.logs import Log
 
 log = Log("holdfast.duties")
 

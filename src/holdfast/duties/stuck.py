@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.domain.duration import spell
 from holdfast.domain.job import Lease
 from holdfast.engine.engine import BATCH, Engine
-from holdfast.engine.log import Log
+from holdfast.logs import Log
 
 log = Log("holdfast.duties")
 

@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 
 from holdfast.domain.job import Artefact, Lease
-from holdfast.engine.log import Log
 from holdfast.engine.payload import size
 from holdfast.engine.ports import Artefacts, Store
 from holdfast.errors import Fatal, ResultExpired, UsageError
+from holdfast.logs import Log
 
 log = Log("holdfast.artefacts")
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from holdfast.logs import redact_text, redacted
+from holdfast.redaction import redact_text, redacted
 
 MOST_LINES = 200
 MOST_BYTES = 16_000

@@ -37,7 +37,6 @@ from holdfast.engine.calling import Calls
 from holdfast.engine.coalesce import Coalescer
 from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.explaining import Explaining
-from holdfast.engine.log import Log, presentable
 from holdfast.engine.observing import Observers
 from holdfast.engine.outside import Outside
 from holdfast.engine.payload import decode_any
@@ -52,11 +51,13 @@ from holdfast.engine.ports import (
     Rng,
     Store,
 )
+from holdfast.engine.presentable import presentable
 from holdfast.engine.publishing import Publishing
 from holdfast.engine.settings import Settings
 from holdfast.engine.steering import Steering
 from holdfast.engine.tasks import STUCK_ACTIONS, Task
 from holdfast.errors import Conflict, ResultExpired, StoreUnavailable, UnknownJob, UsageError
+from holdfast.logs import Log
 
 log = Log("holdfast.engine")
 

@@ -13,8 +13,8 @@ from holdfast.domain.job import Claimed, Enqueued, Expired, NewJob, Settlement
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Failure
-from holdfast.engine.log import Log
 from holdfast.engine.ports import Answer, Reclaim
+from holdfast.logs import Log
 
 log = Log("holdfast.engine")
 

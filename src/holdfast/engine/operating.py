@@ -14,8 +14,8 @@ from holdfast.domain.moves import State
 from holdfast.domain.operation import FASTEST, SLOWEST, Doing, Operation, Progress
 from holdfast.engine.engine import Engine
 from holdfast.engine.filters import dead_letter_filter, job_filter, plain
-from holdfast.engine.log import Log
 from holdfast.errors import HoldfastError, StoreError, UsageError
+from holdfast.logs import Log
 
 log = Log("holdfast.engine")
 

@@ -17,8 +17,8 @@ from holdfast.domain.classify import Rule
 from holdfast.domain.duration import duration
 from holdfast.domain.gates import Admit, Gate, GateAnswer, Hold, Reject
 from holdfast.domain.near import near
-from holdfast.engine.log import Log
 from holdfast.errors import Fatal, Retryable, UsageError
+from holdfast.logs import Log
 
 A = TypeVar("A")
 

@@ -19,10 +19,10 @@ from fastapi import Request
 from holdfast.app import Holdfast
 from holdfast.domain.access import AccessKey, Action, Role
 from holdfast.engine.access import PREFIX, digest_of
-from holdfast.engine.log import Log
 from holdfast.engine.ports import Clock, Store
 from holdfast.errors import StoreError
 from holdfast.http.problems import Problem
+from holdfast.logs import Log
 
 log = Log("holdfast.http")
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from fastapi import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.engine.log import Log
 from holdfast.errors import HoldfastError
 from holdfast.http.problems import Problem, problem_of, respond
+from holdfast.logs import Log
 
 log = Log("holdfast.http")
 

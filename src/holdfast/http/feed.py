@@ -21,9 +21,9 @@ from typing import NamedTuple
 from holdfast.app import Holdfast
 from holdfast.domain.cloudevent import Subject
 from holdfast.domain.job import Event, JobId
-from holdfast.engine.log import Log
 from holdfast.engine.ports import Clock, Store
 from holdfast.errors import StoreError
+from holdfast.logs import Log
 from holdfast.webhooks.envelope import enveloped
 from holdfast.webhooks.subjects import Subjects
 

@@ -26,7 +26,7 @@ from holdfast.errors import (
     UnknownWebhook,
     UsageError,
 )
-from holdfast.logs import redact_text
+from holdfast.redaction import redact_text
 
 MEDIA_TYPE = "application/problem+json"
 _IANA = "https://iana.org/assignments/http-problem-types#"

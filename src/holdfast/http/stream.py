@@ -17,7 +17,6 @@ from starlette.types import Receive, Scope, Send
 from holdfast.domain.access import Action
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
-from holdfast.engine.log import Log
 from holdfast.errors import StoreError
 from holdfast.http import kinds
 from holdfast.http.door import Door
@@ -25,6 +24,7 @@ from holdfast.http.feed import Feed, Told
 from holdfast.http.jobs import JobIdPath, reached
 from holdfast.http.problems import Problem
 from holdfast.http.routing import caller_of, does, router
+from holdfast.logs import Log
 
 log = Log("holdfast.http")
 

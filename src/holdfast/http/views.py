@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.domain.job import Attempt, DeadLetter, DeadLetterGroup, Event, JobRow, LateResult
 from holdfast.domain.lanes import Held
 from holdfast.http.access import Caller
-from holdfast.logs import redact_text, redacted
+from holdfast.redaction import redact_text, redacted
 
 _MILLISECOND = timedelta(milliseconds=1)
 _JOB = tuple(field.name for field in fields(JobRow) if field.name not in ("payload", "result"))

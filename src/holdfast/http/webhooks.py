@@ -14,7 +14,7 @@ from holdfast.http.answers import answer
 from holdfast.http.door import Door
 from holdfast.http.kinds import Asked, Note, Told, Word
 from holdfast.http.routing import caller_of, does, router
-from holdfast.logs import redact_text
+from holdfast.redaction import redact_text
 
 _ID = "wh_019a8f6e2a537cc19d0e5f1c7a0b3d42"
 WebhookId = Annotated[str, Path(description="The webhook's id.", examples=[_ID], max_length=100)]

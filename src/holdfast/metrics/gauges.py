@@ -12,10 +12,10 @@ from holdfast.domain.census import Census
 from holdfast.domain.outbox import Lag
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Outlook
-from holdfast.engine.log import Log
 from holdfast.engine.ports import Clock
 from holdfast.engine.vitals import MOST
 from holdfast.errors import StoreError
+from holdfast.logs import Log
 
 log = Log("holdfast.metrics")
 

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.log import Log
 from holdfast.engine.vitals import not_ready
 from holdfast.errors import UsageError
+from holdfast.logs import Log
 from holdfast.metrics.metrics import Metrics
 
 log = Log("holdfast.metrics")

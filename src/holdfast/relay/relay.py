@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from holdfast.domain.outbox import Lag
-from holdfast.engine.log import Log
 from holdfast.engine.outboxstore import OutboxStore
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreError
+from holdfast.logs import Log
 from holdfast.relay.route import Route
 
 log = Log("holdfast.relay")

@@ -19,11 +19,11 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.domain.outbox import TAKEN_FOR, Delivery, Message, Taken, TopicPolicy, Undelivered
-from holdfast.engine.log import Log
 from holdfast.engine.outboxstore import OutboxStore
 from holdfast.engine.ports import Clock, Rng
 from holdfast.engine.transport import Transport
 from holdfast.errors import StoreError
+from holdfast.logs import Log
 from holdfast.relay.batch import Batch
 
 log = Log("holdfast.relay")

@@ -26,10 +26,10 @@ from holdfast.domain.policy import Retry
 from holdfast.domain.webhook import Webhook
 from holdfast.engine.admission import Admission
 from holdfast.engine.engine import Engine
-from holdfast.engine.log import Log
 from holdfast.engine.payload import encode
 from holdfast.engine.tasks import Policy, Sender, Task
 from holdfast.errors import Conflict, Retryable, TargetNotAllowed, UnknownJob
+from holdfast.logs import Log
 from holdfast.webhooks.choosing import INBOUND_TASK, QUEUE, TASK
 from holdfast.webhooks.signature import sign
 

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.domain.cloudevent import Subject, of_event
 from holdfast.domain.job import Event
-from holdfast.logs import redacted
+from holdfast.redaction import redacted
 
 
 def enveloped(event: Event, subject: Subject) -> bytes:

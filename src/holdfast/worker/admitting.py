@@ -19,8 +19,8 @@ from holdfast.domain.lanes import Dependency
 from holdfast.domain.verdict import Bury, Failure, Release, Verdict
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Cap, Refusal
-from holdfast.engine.log import Log
 from holdfast.errors import StoreError
+from holdfast.logs import Log
 from holdfast.worker.dependencies import TRIAL_SPAN, Dependencies, Pass
 
 log = Log("holdfast.worker")

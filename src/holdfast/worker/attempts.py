@@ -16,10 +16,11 @@ from holdfast.domain.job import Claimed
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
 from holdfast.engine.context import Job, run_as
 from holdfast.engine.engine import Engine
-from holdfast.engine.log import Log, presentable
 from holdfast.engine.payload import UnreadablePayload, decode_any, encode, size
+from holdfast.engine.presentable import presentable
 from holdfast.engine.tasks import Task
 from holdfast.errors import DependencyHeld, LeaseLost, PayloadError, Snooze
+from holdfast.logs import Log
 from holdfast.worker.dependencies import Pass
 from holdfast.worker.processes import COLD_START, NotReady, ProcessPool
 

@@ -9,8 +9,8 @@ from enum import Enum, auto
 
 from holdfast.domain.job import Lane, Session
 from holdfast.engine.engine import Engine
-from holdfast.engine.log import Log
 from holdfast.errors import StoreError
+from holdfast.logs import Log
 from holdfast.worker.admitting import Admitted, Admitting
 from holdfast.worker.serving import Serving
 from holdfast.worker.settler import Settler

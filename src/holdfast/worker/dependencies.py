@@ -22,8 +22,8 @@ from holdfast.domain.policy import LONGEST_RETRY_AFTER
 from holdfast.domain.verdict import Bury, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Outlook, Report
-from holdfast.engine.log import Log
 from holdfast.errors import DependencyHeld, StoreError
+from holdfast.logs import Log
 
 log = Log("holdfast.worker")
 

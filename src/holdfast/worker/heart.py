@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 
 from holdfast.domain.job import Session
-from holdfast.engine.log import Log
 from holdfast.engine.ports import Clock, Heart, Threads
 from holdfast.errors import StoreError
+from holdfast.logs import Log
 
 log = Log("holdfast.worker")
 

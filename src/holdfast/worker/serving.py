@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from holdfast.domain.job import Lane
 from holdfast.engine.engine import Engine
-from holdfast.engine.log import Log
+from holdfast.logs import Log
 
 log = Log("holdfast.worker")
 

@@ -16,10 +16,10 @@ from datetime import timedelta
 from holdfast.domain.job import Claimed, Lease, Settlement
 from holdfast.domain.rules import outcome_of
 from holdfast.domain.verdict import Release, Verdict
-from holdfast.engine.log import Log
 from holdfast.engine.observing import End, Observers
 from holdfast.engine.ports import Answer, Clock, Store
 from holdfast.errors import StoreUnavailable
+from holdfast.logs import Log
 
 log = Log("holdfast.worker")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.domain.job import Claimed
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.engine.log import Log
+from holdfast.logs import Log
 
 log = Log("holdfast.worker")
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 
 from holdfast.domain.job import Session
 from holdfast.engine.engine import Engine
-from holdfast.engine.log import Log
 from holdfast.engine.ports import Threads
 from holdfast.errors import StoreError
+from holdfast.logs import Log
 from holdfast.worker.heart import Heartbeat
 
 log = Log("holdfast.worker")

@@ -13,8 +13,8 @@ from holdfast.domain.verdict import Bury, Complete, Release, RetryAfter, Verdict
 from holdfast.engine.attempt_log import AttemptLog
 from holdfast.engine.context import Job
 from holdfast.engine.engine import Engine
-from holdfast.engine.log import Log
 from holdfast.engine.ports import Answer
+from holdfast.logs import Log
 from holdfast.worker.admitting import Admitted
 from holdfast.worker.attempts import Executors, Running
 from holdfast.worker.dependencies import Dependencies, Pass, after_trial

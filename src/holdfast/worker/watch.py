@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from holdfast.domain.job import Lease, Settlement
 from holdfast.domain.verdict import Release
 from holdfast.engine.engine import Engine
-from holdfast.engine.log import Log
 from holdfast.errors import StoreError
+from holdfast.logs import Log
 from holdfast.worker.settler import Settler
 from holdfast.worker.tenure import Tenure
 from holdfast.worker.underway import UnderWay

@@ -11,9 +11,9 @@ from typing import Any
 from holdfast.domain.job import Claimed
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.engine import Engine
-from holdfast.engine.log import Log
 from holdfast.engine.ports import Threads
 from holdfast.errors import StoreError
+from holdfast.logs import Log
 from holdfast.worker.admitting import Admitting
 from holdfast.worker.attempts import Executors, Middleware
 from holdfast.worker.claiming import Claiming

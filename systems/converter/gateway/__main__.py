@@ -6,12 +6,11 @@ import argparse
 import os
 import sys
 
-import uvicorn
-
-from systems.converter.gateway.faults import FaultyProtocol
+from holdfast.logs import configure
+from systems.common.cutting import FaultyProtocol
+from systems.common.serving import serve
 from systems.converter.gateway.limits import Limits
 from systems.converter.gateway.service import make_app
-from systems.converter.serving import Server, listen
 
 
 def main() -> int:
@@ -33,25 +32,13 @@ def main() -> int:
     given = parser.parse_args()
     if given.size < 1 or given.waiting < 0 or given.seconds < 1 or given.memory_mb < 128:
         parser.error("--size and --seconds are at least 1, --waiting at least 0, --memory-mb at least 128")
+    configure(keep=True)
     limits = Limits(
         seconds=given.seconds, memory_bytes=given.memory_mb << 20, stalled_seconds=given.stalled_seconds
     )
     app = make_app(size=given.size, limits=limits, waiting=given.waiting, faults=given.faults)
-    listening = listen(given.host, given.port, name="gateway")
-    if listening is None:
-        return 1
-    config = uvicorn.Config(
-        app,
-        http=FaultyProtocol if given.faults else "h11",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=2,
-        timeout_keep_alive=30,
-    )
-    server = Server(config)
-    server.run([listening])
-    return 0 if server.started else 1
+    protocol = FaultyProtocol if given.faults else "h11"
+    return serve(app, given.host, given.port, name="gateway", http=protocol)
 
 
 if __name__ == "__main__":

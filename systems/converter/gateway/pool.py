@@ -12,14 +12,14 @@ import sys
 from pathlib import Path
 
 import msgspec
-import structlog
 
+from holdfast.logs import Log
 from systems.converter import refusals
 from systems.converter.gateway.limits import Limits
 from systems.converter.gateway.orders import MESSAGE_BYTES, Answer
 from systems.converter.refusals import Refused
 
-log = structlog.get_logger("converter.gateway")
+log = Log("converter.gateway")
 
 #: Where `systems` is imported from, wherever the gateway was started.
 _ROOT = Path(__file__).parents[3]

@@ -18,13 +18,13 @@ from typing import IO
 
 import anyio.to_thread
 import msgspec
-import structlog
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from holdfast.logs import Log
 from systems.converter import refusals
 from systems.converter.content import HEAD_BYTES, is_pdf
 from systems.converter.gateway.faults import Fault, Faults, Switch
@@ -33,7 +33,7 @@ from systems.converter.gateway.pool import Pool
 from systems.converter.mapping.names import MAPPINGS
 from systems.converter.refusals import Refusal, Refused
 
-log = structlog.get_logger("converter.gateway")
+log = Log("converter.gateway")
 
 #: Uploads and results are written and read in pieces of this size, each in a thread: a slow disk stops nobody else.
 _PIECE = 256 * 1024

@@ -4,53 +4,29 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import signal
-import socket
-import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 
-from systems.converter.run.children import ROOT, Child, NotStarted
-from systems.converter.run.postgres import NoServer, PrivatePostgres
-
-#: From being told to stop until everything has ended, or is killed.
-STOP_SEC = 2.5
-_TICK_SEC = 0.1
+from systems.common.postgres import PrivatePostgres
+from systems.common.running import (
+    around,
+    free_port,
+    keep_up,
+    migrate,
+    parser_for,
+    python,
+    run_system,
+    start_all,
+    stop_all,
+)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m systems.converter.run", description=__doc__)
-    parser.add_argument("--host", default="127.0.0.1", help="where the page and the API listen")
-    parser.add_argument("--port", type=int, default=8000, help="0 for any that is free")
-    parser.add_argument(
-        "--data", type=Path, default=Path("data"), help="the folder for everything that is kept"
-    )
+    parser = parser_for("python -m systems.converter.run", __doc__)
     parser.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")
-    parser.add_argument("--workers", type=int, default=1, help="worker processes")
     parser.add_argument("--faults", action="store_true", help="enable the gateway's fault switch; for tests")
-    given = parser.parse_args()
-    with _told_to_stop() as stopped:
-        try:
-            return _run(given, stopped)
-        except NotStarted as lost:
-            if not stopped.is_set():
-                print(f"run: the {lost} did not start; it says why above", file=sys.stderr)
-            return 0 if stopped.is_set() else 1
-        except NoServer as missing:
-            print(f"run: {missing}", file=sys.stderr)
-            return 1
-        except OSError as error:
-            reason = error.strerror or "it cannot be used"
-            print(
-                f"run: {given.data} as the folder for data: {reason}; choose another with DATA=",
-                file=sys.stderr,
-            )
-            return 1
+    return run_system(parser.parse_args(), _run)
 
 
 def _run(given: argparse.Namespace, stopped: threading.Event) -> int:
@@ -60,66 +36,32 @@ def _run(given: argparse.Namespace, stopped: threading.Event) -> int:
         url = f"sqlite:///{data / 'converter.db'}"
         if given.store == "postgres":
             url = stack.enter_context(PrivatePostgres(data / "postgres")).url
-        gateway_port = _free_port()
-        environment = _environment(data, url, gateway_port)
-        gateway = _child("gateway", environment, "systems.converter.gateway", "--port", str(gateway_port))
-        gateway.command = [*gateway.command, *(["--faults"] if given.faults else [])]
-        web = _child(
-            "web", environment, "systems.converter.web", "--host", given.host, "--port", str(given.port)
+        at = free_port()
+        environment = _environment(data, url, at)
+        faults = ["--faults"] if given.faults else []
+        place = ("--host", given.host, "--port", str(given.port))
+        gateway = python(
+            "gateway", environment, "systems.converter.gateway", "--port", str(at), *faults, says_ready=True
         )
-        gateway.says_ready = web.says_ready = True
-        worker = _child("worker", environment, "holdfast", "worker", "systems.converter.app:app")
-        worker.command = [*worker.command, "--processes", str(given.workers)]
-        children = [gateway, web, worker]
-        stack.callback(_stop, children)
+        web = python("web", environment, "systems.converter.web", *place, says_ready=True)
+        work = ("worker", "systems.converter.app:app", "--processes", str(given.workers))
+        children = [gateway, web, python("worker", environment, "holdfast", *work)]
+        stack.callback(stop_all, children, last=[gateway])
         if given.store == "postgres":
-            _migrate(environment)
-        for child in children:
-            child.start()
-        address = web.wait_until_ready()
-        gateway.wait_until_ready()
-        web.command = [*web.command[:-1], address.rpartition(":")[2]]  # found again at the same place
-        _say(address, data, given.data, gateway_port if given.faults else None)
-        while not stopped.wait(_TICK_SEC):
-            for child in children:
-                child.tend()
-        print("stopping …", file=sys.stderr, flush=True)
+            migrate("systems.converter.app:app", environment)
+        address = start_all(children, web)
+        _say(address, data, given.data, at if given.faults else None)
+        keep_up(children, stopped)
     return 0
 
 
-def _child(name: str, environment: Mapping[str, str], module: str, *arguments: str) -> Child:
-    return Child(name, [sys.executable, "-m", module, *arguments], environment)
-
-
 def _environment(data: Path, url: str, gateway_port: int) -> dict[str, str]:
-    """What the caller has set wins, but for what must fit together here."""
     defaults = {
-        "HOLDFAST_LOG_LEVEL": "warning",
-        "HOLDFAST_GRACE": "1s",  # Ctrl-C means now; what is given back costs nothing
         "UPLOADS_DIR": str(data / "uploads"),
         "RESULTS_DIR": str(data / "results"),
         "SESSION_KEY_FILE": str(data / "session.key"),
     }
-    fixed = {"DATABASE_URL": url, "GATEWAY_URL": f"http://127.0.0.1:{gateway_port}", "PYTHONUNBUFFERED": "1"}
-    return defaults | dict(os.environ) | fixed
-
-
-def _migrate(environment: Mapping[str, str]) -> None:
-    command = [sys.executable, "-m", "holdfast", "migrate", "systems.converter.app:app"]
-    done = subprocess.run(command, cwd=ROOT, env=dict(environment), stdout=subprocess.DEVNULL)
-    if done.returncode:
-        raise NotStarted("migration")
-
-
-def _stop(children: list[Child]) -> None:
-    until = time.monotonic() + STOP_SEC
-    gateway, *others = children
-    for child in others:
-        child.tell_to_stop()
-    for child in others:
-        child.end(until)
-    gateway.tell_to_stop()  # last: what is under way may still end
-    gateway.end(max(until, time.monotonic() + 0.5))
+    return around(defaults, {"DATABASE_URL": url, "GATEWAY_URL": f"http://127.0.0.1:{gateway_port}"})
 
 
 def _say(address: str, data: Path, shown: Path, faults_at: int | None) -> None:
@@ -146,27 +88,6 @@ def _say(address: str, data: Path, shown: Path, faults_at: int | None) -> None:
 
 def samples_of(shown: Path) -> Path:
     return shown / "samples" / "article.pdf"
-
-
-@contextlib.contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
-    stopped = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopped.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from holdfast import Event, Holdfast
-from systems.converter.run.children import NotStarted
+from systems.common.children import NotStarted
 from systems.converter.samples import SAMPLES, plain
 from systems.converter.tour.board import Board, summary
 from systems.converter.tour.stage import Stage

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2
 
-from systems.converter.run.children import Child
+from systems.common.children import Child
 
 #: Quick enough to be watched, with more attempts than usual: an outage that begins with so few files under way uses up some
 #: of theirs before the breaker has seen enough calls to open.

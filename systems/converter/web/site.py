@@ -22,7 +22,6 @@ from typing import IO, Any
 from urllib.parse import quote
 
 import anyio.to_thread
-import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -31,6 +30,7 @@ from starlette.requests import ClientDisconnect
 
 from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
 from holdfast.http import api
+from holdfast.logs import Log
 from systems.converter.codes import Code
 from systems.converter.tasks import Converter
 from systems.converter.web.busy import BANNER, Busy
@@ -42,7 +42,7 @@ from systems.converter.web.sessions import Sessions, read_key
 from systems.converter.web.showing import show
 from systems.converter.web.uploading import Uploading
 
-log = structlog.get_logger("converter.web")
+log = Log("converter.web")
 
 _PIECE = 256 * 1024
 MOST_ROWS = 200

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
-import structlog
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from holdfast import Handle, HoldfastError, State, UnknownJob
+from holdfast.logs import Log
+from systems.common.parts import Part
 from systems.converter.codes import Code
 from systems.converter.content import HEAD_BYTES, MAX_BYTES, is_pdf
-from systems.converter.storing import Part
 from systems.converter.tasks import Converter, dedupe_key
 from systems.converter.web.callers import Caller
 from systems.converter.web.form import BadForm, Form, shown, shown_name
 from systems.converter.web.problems import Refused
 
-log = structlog.get_logger("converter.web")
+log = Log("converter.web")
 
 #: What a form may hold beside the file.
 ENVELOPE = 64 * 1024

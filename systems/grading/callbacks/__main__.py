@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 
 from holdfast import HoldfastError
-from systems.grading.logs import log_to_stderr
+from holdfast.logs import configure
+from systems.grading.logs import hush_drivers
 
 
 async def _run() -> None:
@@ -32,8 +32,9 @@ async def _run() -> None:
 
 
 def main() -> int:
-    log_to_stderr(os.environ)
     try:
+        configure(keep=True)
+        hush_drivers()
         with contextlib.suppress(asyncio.CancelledError):
             asyncio.run(_run())
     except HoldfastError as error:

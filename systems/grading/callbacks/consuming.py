@@ -6,16 +6,16 @@ import asyncio
 from typing import Any
 
 import aio_pika
-import structlog
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 from aio_pika.exceptions import AMQPError
 
 from holdfast import Conflict, StoreError
+from holdfast.logs import Log
 from systems.grading.callbacks.applying import Refused, apply
 from systems.grading.tasks import Grading
 from systems.grading.topology import CALLBACKS, REFUSED, queues
 
-log = structlog.get_logger("grading.callbacks")
+log = Log("grading.callbacks")
 
 #: How many callbacks are in hand at once.
 PREFETCH = 50

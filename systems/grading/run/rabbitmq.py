@@ -16,8 +16,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from systems.converter.run.children import die_with_parent
-from systems.converter.run.postgres import NoServer
+from systems.common.children import die_with_parent
+from systems.common.postgres import NoServer
 
 _START_SEC = 60.0
 _GREETING = b"AMQP\x00\x00\x09\x01"

@@ -6,12 +6,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
-import structlog
-
 from holdfast import Holdfast, StoreError
+from holdfast.logs import Log
 from systems.grading.views import show_event
 
-log = structlog.get_logger("grading.web")
+log = Log("grading.web")
 
 LOOK_SEC, BEAT_SEC = 0.2, 15.0
 _ENDS = {"complete", "failed", "timed_out", "cancelled"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -10,9 +9,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from holdfast import Conflict, StoreError, UnknownJob, UsageError
+from holdfast.logs import Log
 from systems.grading.dlq import NoBroker, NoSuchLetter
 
-log = structlog.get_logger("grading.web")
+log = Log("grading.web")
 
 
 class Refused(Exception):

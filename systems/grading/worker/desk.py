@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
-import structlog
 
 from holdfast import celery as holdfast_celery
+from holdfast.logs import Log
 from systems.grading import audio
 from systems.grading.messages import Buried, Callback, Grade, Request, Status, Trouble
 from systems.grading.settings import Settings
@@ -34,7 +34,7 @@ from systems.grading.worker.ledger import Cost, Ended, Ledger, Taken
 from systems.grading.worker.ledger import Held as InOtherHands
 from systems.grading.worker.outgoing import NotSent
 
-log = structlog.get_logger("grading.worker")
+log = Log("grading.worker")
 
 TASK = "grading.grade"
 #: The one name under which calls to the provider are judged.

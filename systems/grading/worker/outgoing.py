@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import structlog
 from amqp.exceptions import AMQPError
 from kombu import Connection, Producer, Queue
 from kombu.exceptions import KombuError
 
+from holdfast.logs import Log
 from systems.grading.topology import CALLBACKS, DEAD, queues, wait_queue
 from systems.grading.worker.ledger import Ledger
 
-log = structlog.get_logger("grading.worker")
+log = Log("grading.worker")
 
 
 class NotSent(Exception):

@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any
 
 import msgspec
-import structlog
 from celery.worker.consumer import Consumer
 
+from holdfast.logs import Log
 from systems.grading.messages import LARGEST_MESSAGE, Buried, Request, split
 from systems.grading.worker.desk import TASK
 from systems.grading.worker.outgoing import NotSent, Outgoing
 
-log = structlog.get_logger("grading.worker")
+log = Log("grading.worker")
 
 _SHOWN = 2_000
 _AGAIN_SEC, _LONGEST_SEC = 0.5, 5.0

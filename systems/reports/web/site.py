@@ -19,13 +19,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import structlog
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 
 from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
 from holdfast.http import api
+from holdfast.logs import Log
 from systems.reports.codes import CODES, Code
 from systems.reports.content import check_name
 from systems.reports.documents import Documents, Place
@@ -41,7 +41,7 @@ from systems.reports.web.callers import Caller, Callers
 from systems.reports.web.problems import TRY_AGAIN, Refused, no_such_report
 from systems.reports.web.showing import show
 
-log = structlog.get_logger("reports.web")
+log = Log("reports.web")
 
 MOST_ROWS = 200
 _MOST_REPORT = 20_000_000

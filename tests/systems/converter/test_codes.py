@@ -11,11 +11,12 @@ import httpx2
 import pytest
 
 from holdfast import Fatal, Retryable, UsageError
+from systems.common.parts import Part, sweep_parts
 from systems.converter.codes import CODES, Code, message, public_code, safe_words
 from systems.converter.failures import SourceGone, failed, rule
 from systems.converter.gateway_client import BrokenAnswer, Wellformed
 from systems.converter.settings import Settings
-from systems.converter.storing import Part, result_path, sweep_parts
+from systems.converter.storing import result_path
 from systems.converter.tasks import retry_policy
 
 

@@ -126,4 +126,4 @@ def test_a_setting_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> No
         command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"CIRCUIT_MODE": "maybe"}
     )
     assert done.returncode == 2
-    assert done.stderr == "web: CIRCUIT_MODE is 'maybe'; it is hold or fail_fast\n"
+    assert done.stderr == "web: CIRCUIT_MODE is 'maybe'; it is one of hold, fail_fast\n"

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine.log import Log
 from holdfast.engine.policies.reading import load
 from holdfast.engine.policies.values import Policies, apply, policy_of
 from holdfast.engine.ports import Clock
 from holdfast.engine.tasks import Task
 from holdfast.errors import UsageError
+from holdfast.logs import Log
 
 DEFAULT_FILE = "holdfast.toml"
 VARIABLE = "HOLDFAST_POLICIES"

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 #: What a child that stops in order exits with: by itself, or by the signal it was sent.
 _IN_ORDER = (0, -signal.SIGTERM)
 _STEADY_SEC, _LONGEST_WAIT_SEC = 10.0, 10.0

@@ -16,7 +16,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from systems.converter.run.children import die_with_parent
+from systems.common.children import die_with_parent
 
 _NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
 _START_SEC = 30.0
