@@ -1,4 +1,4 @@
-"""`python -m systems.grading dlq list | recover ID | discard ID`, `status ID`, `outbox`: the desk of those who run grading."""
+"""`holdfast grading dlq list | recover ID | discard ID`, `status ID`, `outbox`: the desk of those who run grading."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def _do(given: argparse.Namespace, grading: Grading) -> Any:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m systems.grading", description=__doc__)
+    parser = argparse.ArgumentParser(prog="holdfast grading", description=__doc__)
     whats = parser.add_subparsers(dest="what", required=True)
     letters = whats.add_parser("dlq", help="dead letters of workers")
     letters.add_argument("action", choices=["list", "recover", "discard"])

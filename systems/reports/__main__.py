@@ -1,4 +1,4 @@
-"""`python -m systems.reports stats`: how the reports of the environment's database do (P6)."""
+"""`holdfast reports stats`: how the reports of the environment's database do (P6)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import os
 import sqlite3
 import sys
 import time
+from pathlib import Path
 
-from holdfast import HoldfastError
+from holdfast import HoldfastError, UsageError
 from systems.reports.records import open_records
 from systems.reports.settings import Settings
 from systems.reports.stats import Stats, take_stats
@@ -29,13 +30,13 @@ _LINES = (
 )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m systems.reports", description=__doc__)
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="holdfast reports", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     stats = commands.add_parser("stats", help="retry rate, failures, times, captures and cost")
     stats.add_argument("--hours", type=float, default=0.0, help="of the last so many hours; 0 for all")
     stats.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     try:
         settings = Settings.read(os.environ)
         since = time.time() - given.hours * 3600 if given.hours > 0 else 0.0
@@ -55,6 +56,8 @@ def main() -> int:
 
 
 async def _take(url: str, since: float) -> Stats:
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+        raise UsageError("there is no database of reports here")
     async with open_records(url) as records:
         return await take_stats(records, since=since)
 

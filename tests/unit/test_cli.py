@@ -242,9 +242,29 @@ def test_a_plug_in_that_cannot_be_loaded_is_one_line(
     assert "cannot be loaded" in capsys.readouterr().err
 
 
+def test_a_project_adds_commands_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # E67
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "pyproject.toml").write_text('[tool.holdfast.commands]\nstock = "warehouse:main"\n')
+    (tmp_path / "warehouse.py").write_text("def main(args):\n    print('in stock:', *args)\n    return 3\n")
+    assert main(["stock", "nails"]) == 3
+    assert capsys.readouterr().out == "in stock: nails\n"
+
+
+def test_a_project_whose_commands_cannot_be_read_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.holdfast]\ncommands = 7\n")
+    assert main(["stock"]) == 2
+    assert "tool.holdfast.commands is a table" in capsys.readouterr().err
+
+
 def test_a_plug_in_cannot_replace_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     _add(monkeypatch, jobs=f"{__name__}:plain")
-    assert plugins.plugins() == {}
+    assert "jobs" not in plugins.plugins()
 
 
 def test_errors_out_of_a_task_group_are_one_line_too(
