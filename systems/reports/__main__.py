@@ -39,6 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         settings = Settings.read(os.environ)
+        _, is_file, path = settings.database_url.partition("sqlite:///")
+        if is_file and not Path(path).exists():
+            raise UsageError("there is no database of reports here")
         since = time.time() - given.hours * 3600 if given.hours > 0 else 0.0
         taken = asyncio.run(_take(settings.database_url, since))
     except (HoldfastError, OSError, sqlite3.Error) as error:
@@ -56,8 +59,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _take(url: str, since: float) -> Stats:
-    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
-        raise UsageError("there is no database of reports here")
     async with open_records(url) as records:
         return await take_stats(records, since=since)
 
