@@ -4,6 +4,8 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help setup run test lint check bench demo mutants torture simulate-long lock fresh-check clean
 
 BIN := .venv/bin
+# Compiled once, not by each of the hundreds of processes that the tests start: some machines switch it off.
+unexport PYTHONDONTWRITEBYTECODE
 # For make run: what is started, where it listens, where everything it keeps goes; and sqlite or postgres, for the converter
 SYSTEM ?= converter
 PORT ?= 8000
@@ -11,7 +13,8 @@ DATA ?= ./data
 STORE ?= sqlite
 # More for pytest, e.g. make test ARGS="-k lease -x"
 ARGS ?=
-WORKERS ?= auto
+# Two for each core: tests that start processes wait as much as they compute
+WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 # For make simulate-long: how many seeds in memory; a fifth of them on SQLite
 SEEDS ?= 5000
 # For make torture: how long on each store
@@ -31,7 +34,7 @@ run: ## Set up and start a system (SYSTEM=converter|grading|reports PORT=8000 DA
 test: setup ## Set up and run the whole suite, with private servers
 	@tools/system
 	@$(MAKE) lint
-	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadgroup $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup $(ARGS)
 
 lint: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run .venv/bin/ruff format ." >&2; exit 1; }
@@ -40,7 +43,7 @@ lint: setup
 	@$(BIN)/lint-imports --no-logo >.boot/imports.log 2>&1 || { cat .boot/imports.log >&2; exit 1; }
 
 check: lint ## Format, lint, types, import arrows, fast tests
-	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadgroup -m "not slow and not service" $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup -m "not slow and not service" $(ARGS)
 
 bench: setup ## Measure speed; figures go to the terminal
 	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }

@@ -42,7 +42,10 @@ SERVICES = {
     "redis_server",
     "nats_server",
 }
+#: Tests that share servers, or what is kept there: all of a module run in one process, in their order.
 TOGETHER = ("tests/client/", "tests/http/", "tests/systems/")
+#: RabbitMQ takes longer to start than these take to run: one process has it for all of them.
+AT_THE_BROKER = ("tests/dispatch/", "tests/transports/", "tests/e2e/faults/test_relay.py")
 _numbers = itertools.count(1)
 T = TypeVar("T")
 
@@ -52,9 +55,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if SERVICES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.service)
-        # Tests that share servers, or what is kept there: all of a module run in one worker, in their order.
-        if item.nodeid.startswith(TOGETHER) and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        group = _group_of(item)
+        if group is not None and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items[:] = _mixed(items)
+
+
+def _group_of(item: pytest.Item) -> str | None:
+    if item.nodeid.startswith(AT_THE_BROKER):
+        return "broker"
+    return item.nodeid.partition("::")[0] if item.nodeid.startswith(TOGETHER) else None
+
+
+def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Those that wait for servers between those that compute, so that the cores are busy from the beginning to the end; the
+    groups come early, because the last of them ends alone."""
+    groups: dict[str, list[pytest.Item]] = {}
+    single: list[pytest.Item] = []
+    for item in items:
+        marker = item.get_closest_marker("xdist_group")
+        if marker is None:
+            single.append(item)
+        else:
+            groups.setdefault(str(marker.args[0]), []).append(item)
+    stride = max(1, int(len(single) * 0.7 / max(1, len(groups))))
+    mixed: list[pytest.Item] = []
+    for place, group in enumerate(groups.values()):
+        mixed += [*group, *single[place * stride : (place + 1) * stride]]
+    return mixed + single[len(groups) * stride :]
 
 
 def pytest_unconfigure() -> None:

@@ -51,6 +51,11 @@ def eventually(condition: Callable[[], Any], what: str, seconds: float = 20) -> 
     pytest.fail(f"waited {seconds} s for {what}")
 
 
+def _heeding_ctrl_c() -> None:
+    """A shell's background job ignores SIGINT, and so does all it starts: these tests may be run in one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Shop:
     """A folder with an app, and the processes started in it."""
 
@@ -67,6 +72,7 @@ class Shop:
                 env={**ENVIRONMENT, "HOLDFAST_LOG": "json", **environment},
                 stdout=out,
                 stderr=err,
+                preexec_fn=_heeding_ctrl_c,  # noqa: PLW1509 - nothing is awaited between fork and exec
             )
         self.started.append(process)
         return process

@@ -21,7 +21,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import psycopg
 from psycopg import sql
@@ -107,6 +107,7 @@ class Postgres:
         self.port = 0
         self.databases: set[str] = set()  #: made here and not dropped
         self._process: subprocess.Popen[bytes] | None = None
+        self._admin: psycopg.Connection[Any] | None = None
         self._copies: Path | None = None
         self.prefix = self._ordinary_user()  #: before a command: starts it as the user this server runs as
 
@@ -171,7 +172,7 @@ class Postgres:
 
     def create_database(self, name: str, template: str = "template1") -> str:
         """A new database, copied from the template; its URL. Nobody may be connected to the template."""
-        self.execute(
+        self._administer(
             sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
         )
         self.databases.add(name)
@@ -179,11 +180,23 @@ class Postgres:
 
     def drop_database(self, name: str) -> None:
         self.databases.discard(name)
-        self.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        self._administer(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def execute(self, statement: str | sql.Composed, database: str = "postgres") -> None:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement)
+
+    def _administer(self, statement: sql.Composed) -> None:
+        """On a connection that is kept: a new one for each test's database takes longer than to make that."""
+        for _ in range(2):
+            if self._admin is None or self._admin.closed:
+                self._admin = psycopg.connect(self.url("postgres"), autocommit=True)
+            try:
+                self._admin.execute(statement)
+                return
+            except psycopg.OperationalError:  # the server was killed and started again meanwhile
+                self._admin.close()
+        raise RuntimeError("the server cannot be reached")
 
     # --- how
 
@@ -236,6 +249,8 @@ class Postgres:
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
 
     def _end(self, how: signal.Signals) -> None:
+        if self._admin is not None:
+            self._admin.close()
         if self._process is None:
             return
         if self._process.poll() is None:

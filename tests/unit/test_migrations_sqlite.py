@@ -230,6 +230,7 @@ async def test_a_file_that_another_process_keeps_locked_is_unavailable(
 ) -> None:  # E14
     await app_on(path).migrate()
     monkeypatch.setattr("holdfast.stores.sqlite.connection.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("holdfast.stores.sqlite.writer._LOOKS", 20)
     app = app_on(path)
 
     @app.task
