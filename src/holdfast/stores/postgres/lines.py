@@ -90,6 +90,10 @@ def translate(error: BaseException, url: str) -> StoreError:
             )
         case asyncpg.DeadlockDetectedError() | asyncpg.SerializationError():
             return StoreUnavailable(f"PostgreSQL at {where} undid a transaction that met another; try again")
+        case asyncpg.TooManyConnectionsError():
+            return StoreUnavailable(
+                f"PostgreSQL at {where} has no connection left; raise its max_connections, or put a pooler before it"
+            )
         case TimeoutError():
             return StoreUnavailable(f"PostgreSQL at {where} did not answer in time")
         case _ if isinstance(error, _AWAY):
@@ -143,8 +147,7 @@ class Lines:
         except (*DRIVER_ERRORS, ValueError) as error:
             raise translate(error, self.url) from error
         try:
-            if self.offset != "0":
-                await connection.execute(f"SET holdfast.clock_offset = '{self.offset}'")
+            await self.set_offset(connection)
             if self.greet is not None:
                 await self.greet(connection)
         except BaseException as error:
@@ -153,6 +156,10 @@ class Lines:
                 raise translate(error, self.url) from error
             raise
         return connection
+
+    async def set_offset(self, connection: asyncpg.Connection[Any]) -> None:
+        if self.offset != "0":
+            await connection.execute(f"SET holdfast.clock_offset = '{self.offset}'")
 
     def take(self, name: str) -> _Taken:
         """The connection of this line, for one caller at a time. A lost one is replaced by the next caller."""

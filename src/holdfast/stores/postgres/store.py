@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -44,6 +44,7 @@ from holdfast.stores.postgres import (
 from holdfast.stores.postgres.claims import Claims, Wanted
 from holdfast.stores.postgres.event_numbers import keep_growing
 from holdfast.stores.postgres.heart import PostgresHeart
+from holdfast.stores.postgres.lending import Lending
 from holdfast.stores.postgres.lines import Lines, behind_a_pooler, shown, translate
 from holdfast.stores.postgres.migrate import check, migrate
 from holdfast.stores.postgres.move import Move
@@ -60,6 +61,7 @@ class PostgresStore(Outbox):
         super().__init__(Lines(url), clock)
         self.url, self._threads = url, threads
         self._claims = Claims(self._lanes, clock)
+        self._lending = Lending(self._lines)
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None:
@@ -84,11 +86,13 @@ class PostgresStore(Outbox):
     async def close(self) -> None:
         await self._bell.close()
         await self._message_bell.close()
+        await self._lending.close()
         await self._lines.close()
 
     def abandon(self) -> None:
         self._bell.abandon()
         self._message_bell.abandon()
+        self._lending.abandon()
         self._lines.abandon()
 
     async def migrate(self) -> list[str]:
@@ -256,16 +260,8 @@ class PostgresStore(Outbox):
         self._bell.ring_here()
         return answers
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[asyncpg.Connection[Any]]:
-        connection = await self._lines.connect(enable_seqscan="on")
-        try:
-            async with connection.transaction():
-                yield connection
-        except asyncpg.PostgresConnectionError as error:
-            raise translate(error, self.url) from error
-        finally:
-            await connection.close()
+    def transaction(self) -> AbstractAsyncContextManager[asyncpg.Connection[Any]]:
+        return self._lending.transaction()
 
     async def complete_in(
         self, connection: Any, lease: Lease, result: str | None, duration: timedelta

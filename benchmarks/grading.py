@@ -1,0 +1,191 @@
+"""`python -m benchmarks.grading`: grading with a broker that is killed again and again, and ten thousand submissions.
+
+    storm     submissions at a steady rate for two minutes, RabbitMQ killed (-9) ten seconds after each time it is ready
+    crowd     10,000 submissions: 5 % of their messages sent twice, 2 % messages of no form, 1 % recordings that cannot be
+              decoded, a provider that answers 429 for 30 seconds
+
+Real processes all: PostgreSQL, RabbitMQ, API, relay, engine, callbacks and Celery workers. Told at the end: how each submission
+ended, and whether any ended twice, was charged twice, or did not end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import aio_pika
+
+from holdfast import Event, Holdfast
+from holdfast.celery import encode_task
+from systems.grading.callbacks.consuming import declare
+from systems.grading.handing import TASK
+from systems.grading.submitting import submit
+from systems.grading.tasks import Grading
+from systems.grading.topology import REQUESTS
+from tests.services.postgres import Postgres
+from tests.services.rabbitmq import RabbitMq
+from tests.systems.grading.stack import Stack
+
+TEXT = "It rains, because it is autumn. However, I am glad."
+NOISE = b"this is no recording"
+#: What ends at the pace of this machine has hours; what is lost never ends.
+LONG = {
+    "SLA_WRITING_MS": "7200000",
+    "SLA_SPEAKING_MS": "7200000",
+    "REDISPATCH_AFTER_MS": "300000",
+    "MAX_CRASHES": "50",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.grading", description=__doc__)
+    parser.add_argument("what", choices=["storm", "crowd"])
+    parser.add_argument("--rate", type=int, default=200, help="storm: submissions a second")
+    parser.add_argument("--seconds", type=int, default=120, help="storm: how long")
+    parser.add_argument("--submissions", type=int, default=10_000, help="crowd: how many")
+    parser.add_argument("--patience", type=int, default=1800, help="seconds until all must have ended")
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server, broker = stack.enter_context(Postgres()), stack.enter_context(RabbitMq())
+        url = server.create_database("grading")
+        asyncio.run(Holdfast(url).migrate())
+        grading = stack.enter_context(Stack(folder, broker.url(), url, **LONG))
+        grading.start("celery:two")
+        run = storm if given.what == "storm" else crowd
+        begun = time.monotonic()
+        expected = asyncio.run(run(grading, broker, given))
+        print(f"submitted {len(expected):,} in {time.monotonic() - begun:.0f} s", flush=True)
+        asyncio.run(_all_ended(grading.main(), len(expected), begun + given.patience))
+        print(f"all ended after {time.monotonic() - begun:.0f} s", flush=True)
+        return asyncio.run(_audit(grading, expected))
+
+
+async def storm(stack: Stack, broker: RabbitMq, given: argparse.Namespace) -> dict[str, str]:
+    over = threading.Event()
+    blows = threading.Thread(target=_kill_again_and_again, args=(broker, over))
+    blows.start()
+    found: dict[str, str] = {}
+    grading = stack.main()
+    try:
+        async with grading.app:
+            begun = time.monotonic()
+            for second in range(given.seconds):
+                rows = await asyncio.gather(
+                    *(submit(grading, "writing", text=TEXT) for _ in range(given.rate))
+                )
+                found |= dict.fromkeys((row.id for row in rows), "complete")
+                await asyncio.sleep(max(0.0, begun + second + 1 - time.monotonic()))
+    finally:
+        over.set()
+        blows.join()
+    return found
+
+
+def _kill_again_and_again(broker: RabbitMq, over: threading.Event) -> None:
+    kills = 0
+    while not over.wait(10):
+        broker.kill()
+        broker.start()
+        kills += 1
+    print(f"the broker was killed {kills} times", flush=True)
+
+
+async def crowd(stack: Stack, broker: RabbitMq, given: argparse.Namespace) -> dict[str, str]:
+    """What each is expected to end as."""
+    found: dict[str, str] = {}
+    grading, twice = stack.main(), []
+    stack.fault(status=429, retry_after=30, seconds=30)
+    async with grading.app:
+        for start in range(0, given.submissions, 100):
+            numbers = range(start, min(start + 100, given.submissions))
+            rows = await asyncio.gather(*(_submit(grading, number) for number in numbers))
+            for number, row in zip(numbers, rows, strict=True):
+                found[row.id] = "failed" if _is_noise(number) else "complete"
+                if number % 20 == 7:
+                    twice.append(row)
+    connection = await aio_pika.connect(broker.url())
+    async with connection:
+        channel = await connection.channel()
+        await declare(channel)
+        for row in twice:
+            request = {"requestId": f"{row.id}.1", "submissionId": row.id}
+            request |= {key: value for key, value in row.payload.items() if value is not None}
+            task = encode_task(TASK, kwargs={"request": request}, task_id=f"{row.id}.1")
+            await _send(channel, aio_pika.Message(task.body, headers=dict(task.headers)))
+        for number in range(given.submissions // 50):
+            body = json.dumps([[], {"request": {"requestId": f"no-form-{number}"}}, {}]).encode()
+            headers: dict[str, Any] = {"task": TASK, "id": f"no-form-{number}", "lang": "py"}
+            await _send(channel, aio_pika.Message(body, headers=headers))
+    print(f"{len(twice)} messages came twice, {given.submissions // 50} had no form", flush=True)
+    return found
+
+
+async def _submit(grading: Grading, number: int) -> Any:
+    if _is_noise(number):
+        return await submit(grading, "speaking", audio=NOISE)
+    return await submit(grading, "writing", text=TEXT)
+
+
+def _is_noise(number: int) -> bool:
+    return number % 100 == 42
+
+
+async def _send(channel: Any, message: aio_pika.Message) -> None:
+    message.content_type, message.content_encoding = "application/json", "utf-8"
+    await channel.default_exchange.publish(message, routing_key=REQUESTS)
+
+
+async def _all_ended(grading: Grading, wanted: int, until: float) -> None:
+    async with grading.app as app:
+        while (ended := await app.count(task="grade", state=["complete", "failed"])) < wanted:
+            if time.monotonic() > until:
+                raise SystemExit(
+                    f"only {ended:,} of {wanted:,} have ended: the rest is lost, or this machine is slow"
+                )
+            await asyncio.sleep(2)
+
+
+async def _audit(stack: Stack, expected: dict[str, str]) -> int:
+    """Every submission ended once, as expected, and was charged once if it was graded."""
+    grading = stack.main()
+    ends: Counter[str] = Counter()
+    states: dict[str, str] = {}
+    async with grading.app as app:
+        after: int = 0
+        while page := await app.events(after=after, limit=1000):
+            ends.update(event.job_id for event in page if _is_end(event))
+            after = page[-1].id
+        for job_id in expected:
+            states[job_id] = str((await app.job(job_id)).state)
+    charges = stack.ledger.charges()
+    wrong = [job_id for job_id, end in expected.items() if states[job_id] != end]
+    twice = [job_id for job_id in expected if ends[job_id] != 1]
+    graded = {f"{job_id}.1" for job_id, state in states.items() if state == "complete"}
+    unpaid = graded - charges.keys()
+    calls = Counter(call["client_request_id"] for call in stack.provider.get("/calls").json()["calls"])
+    print(
+        f"ended     {dict(Counter(states.values()))}; not as expected {len(wrong)}, not exactly once {len(twice)}"
+    )
+    print(f"charged   {len(charges):,} rows, unique by request; graded without a charge {len(unpaid)}")
+    print(
+        f"letters   {len(stack.dead_letters())} shown; more than one call for {sum(n > 1 for n in calls.values())} requests"
+    )
+    return 1 if wrong or twice or unpaid else 0
+
+
+def _is_end(event: Event) -> bool:
+    return event.kind in ("complete", "failed", "timed_out")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
