@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 import aio_pika
 import pytest
 
+from holdfast import Holdfast
 from holdfast.celery import encode_task, sign
 from systems.grading.audio import make_recording
 from systems.grading.callbacks.consuming import declare
 from systems.grading.submitting import submit
 from systems.grading.tasks import build
 from systems.grading.topology import CALLBACKS, DEAD, REFUSED, REQUESTS
+from tests.services.postgres import Postgres
 from tests.services.rabbitmq import RabbitMq
 from tests.systems.grading.stack import COOLDOWN, SECRET, Stack
 
@@ -27,8 +29,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("grading")]
 
 
 @pytest.fixture(scope="module")
-def shared(own_rabbitmq: RabbitMq, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("grading"), own_rabbitmq.url()) as stack:
+def shared(
+    own_rabbitmq: RabbitMq, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    """On PostgreSQL, as in production; test_run.py has it on SQLite."""
+    url = postgres.create_database("grading")
+    asyncio.run(Holdfast(url).migrate())
+    with Stack(tmp_path_factory.mktemp("grading"), own_rabbitmq.url(), url) as stack:
         stack.ended(stack.submit(), 60)  # everybody is up
         yield stack
 
