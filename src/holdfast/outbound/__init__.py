@@ -1,5 +1,21 @@
-"""Calls to addresses that users gave: one client, which looks before it leaps."""
+"""Calls to addresses that users gave: one client, which looks before it leaps.
 
-from holdfast.outbound.client import Answer, Outbound, Unreachable
+Public as a module, for programs that must keep to the same table of addresses with connections of their own.
+"""
 
-__all__ = ["Answer", "Outbound", "Unreachable"]
+from holdfast.domain.addresses import Address, Target, is_open, read_target
+from holdfast.errors import TargetNotAllowed
+from holdfast.outbound.client import Answer, Outbound, Resolve, Unreachable, look_up
+
+__all__ = [
+    "Address",
+    "Answer",
+    "Outbound",
+    "Resolve",
+    "Target",
+    "TargetNotAllowed",
+    "Unreachable",
+    "is_open",
+    "look_up",
+    "read_target",
+]

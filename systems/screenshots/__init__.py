@@ -1,0 +1,1 @@
+"""Screenshots: pages of the web as pictures, by API and for credits."""

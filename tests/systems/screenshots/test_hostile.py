@@ -1,0 +1,345 @@
+"""Pages that want more than a picture: into the network behind the browser, or the browser for themselves.
+
+Each of them ends in its time with a code, nobody inside is ever reached, and the same browser takes the next picture.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import struct
+import time
+import zlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from systems.screenshots.browser import Limits, Studio
+from systems.screenshots.codes import Code
+from systems.screenshots.failures import ShotFailed
+from systems.screenshots.guard import Bounds, Rules
+from systems.screenshots.guard.proxy import REFUSAL_SECONDS
+from systems.screenshots.shot import Shot
+from tests.systems.screenshots.places import Inside, Web, forever
+from tests.systems.screenshots.test_guard import CLOSED, bracketed
+
+pytestmark = pytest.mark.slow
+SECONDS = 6.0
+#: What the test's resolver answers, by name; each list is used up from its front, its last entry stays.
+NAMES: dict[str, list[Sequence[str]]] = {}
+OTHER_URLS = [
+    "file:///etc/passwd",
+    "FILE:///etc/passwd",
+    "HTTP://127.0.0.1/",
+    "gopher://127.0.0.1/",
+    "ftp://127.0.0.1/",
+    "data:text/html,<p>x",
+    "view-source:http://example.com/",
+    "chrome://version",
+    "about:blank",
+    "javascript:alert(1)",
+    "blob:http://example.com/x",
+    "\\\\localhost\\c$\\x",
+    "http:\\\\127.0.0.1\\",
+    "//127.0.0.1/",
+    "http:127.0.0.1",
+    "http://a@127.0.0.1/",
+    "http://example.com@127.0.0.1/",
+    "http://127.1/",
+    "http://2130706433/",
+    "http://0x7f000001/",
+    "http://0177.0.0.1/",
+    "http://①②⑦.⓪.⓪.①/",
+    "http://[::ffff:127.0.0.1]/",
+    "http://[fe80::1%25lo]/",
+    "http://localhost/",
+    "http://localhost./",
+    "http://LOCALHOST/",
+    "http://inner.example/",
+    "http://half.example/",
+    "http://example.com:22/",
+    "http://example.com:5432/",
+    "http://example.com/\r\nHost: x",
+    "",
+    "x" * 3000,
+]
+
+
+#: Of a JPEG: it may have as many as it likes.
+COMMENT = b"\xff\xfe\xff\xff" + bytes(65533)
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    answers = NAMES.get(host.rstrip(".").lower())
+    if answers is None:
+        raise OSError("unknown")
+    return answers.pop(0) if len(answers) > 1 else answers[0]
+
+
+@pytest.fixture(scope="module")
+async def studio(program: str, web: Web) -> AsyncIterator[Studio]:
+    NAMES.update(
+        {
+            "localhost": [["127.0.0.1", "::1"]],
+            "inner.example": [["10.0.0.1"]],
+            "half.example": [["93.184.216.34", "127.0.0.1"]],
+            "example.com": [["93.184.216.34"]],
+        }
+    )
+    limits = Limits(seconds=SECONDS, page_bytes=500 << 20, network=Bounds(bytes_down=10_000_000))
+    rules = Rules(allowed=frozenset({(web.host, web.port)}))
+    async with Studio(program, rules, limits, resolve=resolve) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+async def unharmed(studio: Studio, web: Web, inside: Inside) -> AsyncIterator[None]:
+    """After each: nobody came inside, and the browser is the same and well."""
+    before = studio.pids
+    yield
+    assert not inside.reached
+    assert (await studio.shoot(Shot(url=web.page("/fine", "fine"), width=50, height=50))).status == 200
+    assert studio.pids == before
+
+
+async def failure(studio: Studio, url: str, **more: Any) -> Code:
+    began = time.monotonic()
+    with pytest.raises(ShotFailed) as told:
+        await studio.shoot(Shot(url=url, **more))
+    assert time.monotonic() - began < SECONDS + 5
+    return told.value.code
+
+
+async def test_every_closed_address_scheme_and_trick_is_refused_in_equal_words_and_time(
+    studio: Studio,
+) -> None:  # S1
+    async def timed(url: str) -> tuple[Code, str, float]:
+        began = time.monotonic()
+        with pytest.raises(ShotFailed) as told:
+            await studio.shoot(Shot(url=url))
+        return told.value.code, str(told.value), time.monotonic() - began
+
+    urls = [f"{scheme}://{bracketed(address)}/" for address in CLOSED for scheme in ("http", "https")]
+    answers = await asyncio.gather(*map(timed, urls + OTHER_URLS))
+    assert {code for code, _, _ in answers} == {Code.TARGET_NOT_ALLOWED}
+    assert len({words for _, words, _ in answers}) == 1
+    assert all(REFUSAL_SECONDS <= seconds < REFUSAL_SECONDS + 1.0 for _, _, seconds in answers)
+
+
+#: Ways of a page to somewhere else; INSIDE stands for an address with a port where somebody listens.
+WAYS = {
+    "a meta refresh": "<meta http-equiv=refresh content='0;url=http://INSIDE/secret'>",
+    "a redirect by script": "<script>location.href = 'http://INSIDE/secret'</script>",
+    "a late redirect by script": "<script>setTimeout(() => location.replace('http://INSIDE/secret'), 200)</script>",
+    "a form": "<form action=http://INSIDE/ method=post></form><script>document.forms[0].submit()</script>",
+    "a frame": "<iframe src=http://INSIDE/secret></iframe>",
+    "a frame by TLS": "<iframe src=https://INSIDE/secret></iframe>",
+    "a frame with a document of its own": "<iframe srcdoc='<img src=http://INSIDE/secret>'></iframe>",
+    "a frame of data": "<iframe src='data:text/html,<img src=http://INSIDE/secret>'></iframe>",
+    "an object": "<object data=http://INSIDE/secret></object>",
+    "an image": "<img src=http://INSIDE/secret>",
+    "a name of this machine": "<img src=http://localhost:PORT/secret>",
+    "another spelling": "<img src=http://0x7f.1:PORT/secret>",
+    "a mapped address": "<img src=http://[::ffff:127.0.0.1]:PORT/secret>",
+    "a stylesheet": "<style>@import url(http://INSIDE/secret)</style>",
+    "a font": "<style>@font-face {font-family: x; src: url(http://INSIDE/secret)}</style><p style='font-family:x'>x",
+    "a fetch": "<script>fetch('http://INSIDE/secret', {mode: 'no-cors'})</script>",
+    "a beacon": "<script>navigator.sendBeacon('http://INSIDE/secret', 'x')</script>",
+    "an event source": "<script>new EventSource('http://INSIDE/secret')</script>",
+    "a WebSocket": "<script>new WebSocket('ws://INSIDE/secret')</script>",
+    "a WebSocket by TLS": "<script>new WebSocket('wss://INSIDE/secret')</script>",
+    "a worker": (
+        "<script>new Worker(URL.createObjectURL(new Blob([\"fetch('http://INSIDE/secret', {mode: 'no-cors'})\"])))</script>"
+    ),
+    "a worker's WebSocket": (
+        "<script>new Worker(URL.createObjectURL(new Blob([\"new WebSocket('ws://INSIDE/')\"])))</script>"
+    ),
+    "a page that redirects": "<img src=/to-inside>",
+}
+
+
+async def test_no_way_of_a_page_leads_inside(studio: Studio, web: Web, inside: Inside) -> None:  # S1
+    place = f"127.0.0.1:{inside.port}"
+    web.redirect("/to-inside", inside.url)
+
+    async def tried(number: int, page: str) -> Code:
+        written = page.replace("INSIDE", place).replace("PORT", str(inside.port))
+        return await failure(
+            studio, web.page(f"/way/{number}", f"<p>here{written}"), width=100, height=100, delay=4
+        )
+
+    codes = []
+    ways = list(enumerate(WAYS.values()))
+    for begin in range(0, len(ways), 6):  # a few at a time: two cores, and each has a page to draw
+        codes += await asyncio.gather(*(tried(*way) for way in ways[begin : begin + 6]))
+    assert dict(zip(WAYS, codes, strict=True)) == dict.fromkeys(WAYS, Code.TARGET_NOT_ALLOWED)
+
+
+async def test_redirects_to_the_inside_and_to_other_schemes_are_not_followed(
+    studio: Studio, web: Web, inside: Inside
+) -> None:  # S1
+    web.redirect("/there", inside.url)
+    web.redirect("/twice", "/there")
+    web.redirect("/named", f"http://localhost:{inside.port}/")
+    urls = [web.url + path for path in ("/there", "/twice", "/named")]
+    assert set(await asyncio.gather(*(failure(studio, url) for url in urls))) == {Code.TARGET_NOT_ALLOWED}
+    for number, to in enumerate(
+        ("file:///etc/passwd", "data:text/html,x", "chrome://version", "about:blank")
+    ):
+        web.redirect(f"/scheme{number}", to)
+    codes = await asyncio.gather(*(failure(studio, f"{web.url}/scheme{number}") for number in range(4)))
+    assert set(codes) == {Code.TARGET_NOT_ALLOWED}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<iframe src='file:///etc/passwd' width=600 height=400></iframe>",
+        "<img src='file:///etc/passwd'>",
+        "<script>location.href = 'file:///etc/passwd'</script>",
+    ],
+)
+async def test_files_of_this_machine_are_not_shown(studio: Studio, web: Web, body: str) -> None:  # S1
+    assert await failure(studio, web.page("/files", body), delay=3) is Code.TARGET_NOT_ALLOWED
+
+
+async def test_a_name_that_changes_its_mind_does_not_lead_the_browser_inside(
+    studio: Studio, program: str
+) -> None:  # S1
+    with Web("127.0.0.2") as outer, Inside("127.0.0.1", outer.port) as inner:
+        # Asked for the check, for the page, and then for what the page loads: from then on it is the inner one.
+        NAMES["rebinding.example"] = [["127.0.0.2"], ["127.0.0.2"], ["127.0.0.1"]]
+        outer.page(
+            "/",
+            "<script>setTimeout(() => fetch('/again?' + Math.random()), 100)</script>",
+            Connection="close",
+        )
+        rules = Rules(allowed=frozenset({("127.0.0.2", outer.port)}))
+        async with Studio(program, rules, Limits(seconds=SECONDS), resolve=resolve) as own:
+            url = f"http://rebinding.example:{outer.port}/"
+            assert await failure(own, url, delay=3) is Code.TARGET_NOT_ALLOWED
+        assert outer.asked == ["/"]
+        assert not inner.reached
+
+
+async def test_what_passes_by_a_proxy_in_other_browsers_does_not_lead_inside(
+    studio: Studio, web: Web, inside: Inside
+) -> None:  # S1
+    body = """<link rel=dns-prefetch href=//NAME><link rel=preconnect href=http://INSIDE><script>
+    for (const url of ["stun:INSIDE", "turn:INSIDE?transport=udp", "turn:INSIDE?transport=tcp"]) try {
+      const peer = new RTCPeerConnection({iceServers: [{urls: url, username: "x", credential: "x"}]});
+      peer.createDataChannel("x");
+      peer.onicecandidate = event => event.candidate && document.body.append(event.candidate.candidate);
+      peer.createOffer().then(offer => peer.setLocalDescription(offer));
+    } catch (error) {}
+    navigator.serviceWorker?.register("/worker.js").catch(() => 0);
+    try { new WebTransport("https://INSIDE/") } catch (error) {}
+    </script>"""
+    web.page(
+        "/worker.js",
+        "fetch('http://INSIDE/secret')".replace("INSIDE", f"127.0.0.1:{inside.port}"),
+        kind="text/javascript",
+    )
+    url = web.page("/around", body.replace("INSIDE", f"127.0.0.1:{inside.port}"))
+    try:  # some of these come to the guard, which ends the job; the point is who was not reached
+        await studio.shoot(Shot(url=url, width=100, height=100, delay=2))
+    except ShotFailed as failed:
+        if failed.code is not Code.TARGET_NOT_ALLOWED:
+            raise
+    assert not inside.reached
+    assert "/worker.js" not in web.asked  # service workers outlive their page, so there are none
+
+
+async def test_pages_that_never_end_are_ended(studio: Studio, web: Web) -> None:  # S1
+    web.answer("/endless", forever)
+    web.answer(
+        "/endless.jpeg", lambda handler: forever(handler, piece=COMMENT, kind="image/jpeg", begin=b"\xff\xd8")
+    )
+    web.page("/with-image", "<img src=/endless.jpeg>")
+    codes = await asyncio.gather(
+        failure(studio, f"{web.url}/endless"), failure(studio, f"{web.url}/with-image")
+    )
+    assert set(codes) == {Code.PAGE_TOO_LARGE}
+    loop = web.page("/loop", "<script>location.href = '/loop?' + Math.random()</script>")
+    assert await failure(studio, loop) is Code.PAGE_MISBEHAVES
+
+
+async def test_dialogs_without_end_are_ended(studio: Studio, web: Web) -> None:  # S1
+    urls = [
+        web.page(f"/dialogs/{number}", f"<script>while (true) {call}</script>")
+        for number, call in enumerate(("alert(1)", "confirm(1)", "prompt(1)"))
+    ]
+    assert set(await asyncio.gather(*(failure(studio, url) for url in urls))) == {Code.PAGE_MISBEHAVES}
+
+
+async def test_a_few_dialogs_are_dismissed_and_the_page_goes_on(studio: Studio, web: Web) -> None:
+    body = "<script>alert(1); if (!confirm(2) && prompt(3) === null) document.title = 'dismissed'</script>"
+    picture = await studio.shoot(Shot(url=web.page("/polite", body), width=50, height=50))
+    assert picture.status == 200
+
+
+async def test_windows_that_open_windows_are_closed(studio: Studio, web: Web) -> None:  # S1
+    body = """<script>function fork() { for (let i = 0; i < 5; i++) window.open('/fork', '_blank') } fork(); setInterval(fork, 50)</script>
+    <body onclick=fork()>"""
+    url = web.page("/fork", body)
+    try:
+        await studio.shoot(Shot(url=url, width=100, height=100, delay=1))  # blocked by Chromium itself,
+    except ShotFailed as failed:  # or counted by us
+        if failed.code is not Code.PAGE_MISBEHAVES:
+            raise
+    assert web.asked.count("/fork") <= 30
+
+
+async def test_prompts_for_devices_are_refused_without_a_word(studio: Studio, web: Web) -> None:  # S1
+    body = """<body style='margin:0;background:#fff'><script>
+    const refused = [
+      new Promise((given, refused) => navigator.geolocation.getCurrentPosition(refused, given)),
+      navigator.mediaDevices.getUserMedia({video: true}).then(() => { throw 1 }, () => 0),
+    ];
+    Promise.all(refused).then(() => document.body.style.background = '#20a040');
+    </script>"""
+    picture = await studio.shoot(Shot(url=web.page("/prompts", body), width=50, height=50, delay=1))
+    assert Image.open(io.BytesIO(picture.data)).convert("RGB").getpixel((25, 25)) == (32, 160, 64)
+
+
+async def test_downloads_are_refused(studio: Studio, web: Web) -> None:  # S1
+    web.page(
+        "/file",
+        b"x" * 1000,
+        kind="application/octet-stream",
+        Content_Disposition="attachment; filename=x.exe",
+    )
+    at_once = web.page("/at-once", "<p>here<script>location.href = '/file'</script>")
+    later = web.page(
+        "/later", "<p>here<script>onload = () => setTimeout(() => location.href = '/file')</script>"
+    )
+    code, picture = await asyncio.gather(
+        failure(studio, at_once), studio.shoot(Shot(url=later, width=50, height=50, delay=1))
+    )
+    assert code is Code.NOT_A_PAGE
+    assert picture.status == 200
+
+
+async def test_an_image_of_a_billion_pixels_is_no_end_of_the_browser(studio: Studio, web: Web) -> None:  # S1
+    web.page("/bomb.png", huge_png(30_000, 30_000), kind="image/png")
+    url = web.page("/bomb", "<img src=/bomb.png width=100 height=100>")
+    try:
+        assert (await studio.shoot(Shot(url=url, width=100, height=100))).status == 200
+    except ShotFailed as failed:
+        if failed.code not in (Code.PAGE_TOO_LARGE, Code.NAVIGATION_TIMEOUT):
+            raise
+
+
+def huge_png(width: int, height: int) -> bytes:
+    """A true PNG of one colour, small as a file."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = zlib.compressobj(9)
+    row = bytes(1 + width // 8)
+    data = b"".join(rows.compress(row) for _ in range(height)) + rows.flush()
+    head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
