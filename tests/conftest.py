@@ -18,7 +18,9 @@
 """
 
 import itertools
+import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -87,6 +89,18 @@ def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def pytest_unconfigure() -> None:
     keeper.close()
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """A command that is called in this process sets up its logs, as it does in its own."""
+    yield
+    ours = logging.getLogger("holdfast")
+    ours.handlers.clear()
+    ours.propagate = True
+    ours.setLevel(logging.NOTSET)
+    if (structlog := sys.modules.get("structlog")) is not None:
+        structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -15,12 +15,16 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from holdfast.credits.verbs import EVERY as CREDITS_EVERY
+from holdfast.credits.verbs import Credits
 from holdfast.domain.breaker import BreakerPolicy
 from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.classify import Rule
+from holdfast.domain.credit import MOST
 from holdfast.domain.duration import Duration, optional
 from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.job import (
@@ -28,14 +32,18 @@ from holdfast.domain.job import (
     JobId,
     NewJob,
 )
+from holdfast.domain.knobs import whole
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.limits import Limits, whole_queue
 from holdfast.domain.moves import Kind
 from holdfast.domain.policy import Retry
 from holdfast.domain.schedule import Missed, Schedule, When
+from holdfast.duties.dispatching import DISPATCH_EVERY as HAND_OUT_EVERY
+from holdfast.duties.dispatching import Dispatching as HandingOut
 from holdfast.duties.duties import Duties
 from holdfast.engine import schedules
 from holdfast.engine.admission import Admission, Probe
+from holdfast.engine.broker import Broker, name_of
 from holdfast.engine.calling import Calls
 from holdfast.engine.engine import Engine
 from holdfast.engine.engines import Engines
@@ -46,7 +54,7 @@ from holdfast.engine.policies.values import Policies
 from holdfast.engine.ports import Artefacts, Clock, Hook, RegistersLanes, Retention, Rng, Store
 from holdfast.engine.settings import Settings
 from holdfast.engine.tasks import EXECUTORS, STUCK_ACTIONS, Policy, Task
-from holdfast.engine.transport import Topic
+from holdfast.engine.transport import Topic, shown
 from holdfast.errors import UnknownTask, UsageError
 from holdfast.portal import Portal, SyncVerbs
 from holdfast.relaying import Relaying
@@ -61,6 +69,8 @@ from holdfast.wiring import (
     database_url,
     http_probe,
     make_artefacts,
+    make_books,
+    make_dispatch,
     make_outbound,
     make_store,
     thread_pool,
@@ -119,6 +129,7 @@ class Holdfast(Relaying, Verbs):
         self._lifespan: Lifespan | None = None
         self._middleware: list[Middleware] = []
         self._hooks: list[tuple[frozenset[Kind], Hook]] = []
+        self.credits = Credits(self.engine, self.tasks, make_books, lambda: self.portal)
         self.new_id = self._ids.job_id
         self.current_trace: Callable[[], str | None] = _no_trace
         if self.settings.tracing:
@@ -152,6 +163,7 @@ class Holdfast(Relaying, Verbs):
         rules: Sequence[Rule] = (),
         limits: Limits | None = None,
         cost: float = 1.0,
+        price: int = 0,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:
@@ -212,6 +224,8 @@ class Holdfast(Relaying, Verbs):
             rules=tuple(rules),
             **plain,
         )
+        if whole("price", policy.price, 0, MOST):
+            self._sell()
         task: Task[P, R] = Task(function, name, policy, self)
         self._reloader.adopt(task)
         self.tasks[name] = task
@@ -312,6 +326,11 @@ class Holdfast(Relaying, Verbs):
 
         return keep
 
+    def _sell(self) -> None:
+        """From now on the moves of jobs settle credits, before anybody else's hooks are told."""
+        if self.credits.hook not in self._hooks:
+            self._hooks.insert(0, self.credits.hook)
+
     def _check_policies(self) -> None:
         if self.tasks:  # an app without any only looks at the database
             self._reloader.check(self.tasks)
@@ -338,6 +357,9 @@ class Holdfast(Relaying, Verbs):
             if isinstance(store, RegistersLanes):
                 own = [task.lane for task in self.tasks.values()]
                 await store.register([*own, *(lane._replace(fair=True) for lane in own)])
+            if await self.credits.declare(store):
+                self._sell()
+            broker = await self._make_broker(store)
         except BaseException:
             await store.close()
             raise
@@ -352,7 +374,21 @@ class Holdfast(Relaying, Verbs):
             self.admission,
             self.observers,
             self._calls,
+            broker,
         )
+
+    def dispatch_through(self, address: str) -> None:
+        """Workers of this app get due jobs from this broker, as by the setting `dispatch`; say it before the app is used."""
+        said = Settings.read({"dispatch": address}, {}).dispatch
+        self.settings = replace(self.settings, dispatch=said)
+
+    async def _make_broker(self, store: Store) -> Broker | None:
+        """What hands out due jobs, where the settings name it; not for a store that tests have put in."""
+        address = self.settings.dispatch
+        if address is None or self._given_store is not None:
+            return None
+        dispatch = make_dispatch(address, await name_of(store, self._ids), self._clock)
+        return Broker(dispatch, shown(address), store, self._clock, self.tasks, self.admission)
 
     def _calls(self) -> Calls:
         return self._given_calls or make_outbound(self.settings.outbound_allow)
@@ -501,6 +537,10 @@ class Holdfast(Relaying, Verbs):
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
             chores = Duties(engine, self.retention, self.schedules)
             chores.add("webhooks", DISPATCH_EVERY, Dispatching(engine).run)
+            if engine.broker is not None:
+                chores.add("dispatch", HAND_OUT_EVERY, HandingOut(engine, engine.broker).run)
+            if self.credits.hook in self._hooks:
+                chores.add("credits", CREDITS_EVERY, self.credits.keep_house)
             worker = Worker(
                 engine,
                 self._threads,

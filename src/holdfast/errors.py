@@ -9,9 +9,12 @@ HoldfastError
 │   ├── UnknownKey        no valid key has this id
 │   ├── UnknownOperation  no operation has this id
 │   ├── UnknownMessage    no message has this id
+│   ├── UnknownAccount    no account of credits has this name
 │   └── UnknownJob        no job has this id
 ├── BadSignature          a message was not signed by whom it says
 ├── Conflict              a person's move lost to the state the job is in
+├── InsufficientCredits   whoever pays has fewer credits than this costs: nothing was done
+├── QuotaExceeded         an account has used up what it may in this day or month: nothing was done
 ├── LeaseLost             a worker's write came after its lease had ended: nothing was changed
 ├── JobFailed             `handle.result()` of a job that ended without a result
 ├── ResultExpired         the result or file of a job was there once, and was removed
@@ -29,7 +32,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     Duration = str | int | float | timedelta  # as `domain.duration` reads it
 
@@ -107,6 +110,16 @@ class UnknownMessage(UsageError):
         self.message_id = message_id
 
 
+class UnknownAccount(UsageError):
+    """No account of credits has this name."""
+
+    def __init__(self, account: str) -> None:
+        super().__init__(
+            f"no account has the name {str(account)[:60]!r}; `holdfast credits accounts` shows those there are"
+        )
+        self.account = account
+
+
 class BadSignature(HoldfastError):
     """A signed message is not: another secret, another content, or another time."""
 
@@ -117,6 +130,33 @@ class Conflict(HoldfastError):
     def __init__(self, message: str, *, twin: str | None = None) -> None:
         super().__init__(message)
         self.twin = twin  #: the id of the job that holds the dedupe key, where that is the reason
+
+
+class InsufficientCredits(HoldfastError):
+    """Whoever pays for a job has fewer credits than it costs."""
+
+    code = "INSUFFICIENT_CREDITS"
+
+    def __init__(self, required: int, available: int, account: str) -> None:
+        super().__init__(
+            f"{account} has {available} credits, and this takes {required}; add credits and send it again"
+        )
+        self.required, self.available, self.account = required, available, account
+
+
+class QuotaExceeded(HoldfastError):
+    """An account has used up its quota; *resets_at* is when it begins anew."""
+
+    code = "QUOTA_EXCEEDED"
+
+    def __init__(self, account: str, quota: str, limit: int, resets_at: datetime) -> None:
+        what, _, period = quota.partition("_per_")
+        things = "retries" if what == "retries" else "credits"
+        super().__init__(
+            f"{account} may use {limit} {things} a {period}, and this would be more;"
+            f" send it again after {resets_at:%Y-%m-%d %H:%M} UTC, or raise the quota"
+        )
+        self.account, self.quota, self.limit, self.resets_at = account, quota, limit, resets_at
 
 
 class LeaseLost(HoldfastError):

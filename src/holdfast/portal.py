@@ -51,6 +51,8 @@ class Portal(Verbs):
         if self._loop.is_closed():
             return
         if self._engine is not None:
+            if self._engine.broker is not None:
+                self.wait_for(self._engine.broker.close())
             self.wait_for(self._engine.store.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._join(5)

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from holdfast.credits.books import Books
 from holdfast.domain.addresses import networks
 from holdfast.domain.job import JobId
 from holdfast.engine.calling import Calls
-from holdfast.engine.ports import Artefacts, Clock, Store, Threads
+from holdfast.engine.dispatch import Dispatch
+from holdfast.engine.ports import Artefacts, Clock, Store, Threads, Transaction
 from holdfast.engine.settings import DEFAULT_URL
 from holdfast.engine.transport import Transport
 from holdfast.errors import UsageError
@@ -136,6 +138,35 @@ def make_transport(
     return WebhookTransport(address, topics, clock, calls(), sign)
 
 
+def make_dispatch(address: str, name: str, clock: Clock) -> Dispatch:
+    """The broker that *address* names, for the store of this *name*; drivers are imported only when they are asked for."""
+    scheme, _, _ = address.partition("://")
+    try:
+        match scheme:
+            case "memory":
+                from holdfast.dispatch.memory import MemoryDispatch
+
+                return MemoryDispatch(clock)
+            case "amqp" | "amqps":
+                from holdfast.dispatch.rabbitmq import RabbitDispatch
+
+                return RabbitDispatch(address, name)
+            case "redis" | "rediss":
+                from holdfast.dispatch.redis import RedisDispatch
+
+                return RedisDispatch(address, name)
+    except ModuleNotFoundError as error:
+        extra = {"aio_pika": "amqp"}.get(error.name or "", error.name)
+        raise UsageError(
+            f"{scheme}:// needs the driver {error.name}; pip install 'holdfast[{extra}]'"
+        ) from None
+    except ValueError:
+        raise UsageError(
+            f"dispatch: the address after {scheme}:// cannot be read; check host and port"
+        ) from None
+    raise UsageError(f"dispatch: {scheme[:20]!r} hands out no jobs; use redis://… or amqp://…")
+
+
 def thread_pool(size: int) -> Executor:
     return ThreadPoolExecutor(size, thread_name_prefix="holdfast-job")
 
@@ -200,3 +231,19 @@ def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:
             return PostgresStore(url, clock, threads)
     shown = urlsplit(url).scheme or url[:20]
     raise UsageError(f"{shown!r} is not a store; use sqlite:///file.db, postgresql://… or memory://")
+
+
+def make_books(transaction: Transaction) -> Books:
+    """The ledger of credits inside *transaction*, in the words of its store."""
+    match transaction.dialect:
+        case "memory":
+            from holdfast.stores.memory.credits import MemoryBooks
+
+            return MemoryBooks(transaction.tables)  # type: ignore[attr-defined]
+        case "postgres":
+            from holdfast.stores.postgres.credits import PostgresBooks
+
+            return PostgresBooks(transaction)
+    from holdfast.stores.sqlite.credits import SqliteBooks
+
+    return SqliteBooks(transaction)

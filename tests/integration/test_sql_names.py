@@ -25,6 +25,7 @@ ONLY_SQLITE = {
 }
 ONLY_POSTGRES = {
     "claim_job": "taken from the line or from those due later; SQLite puts it into line and claims it as any other",
+    "claim_jobs": "likewise, of many; SQLite picks them by a short query and claims them as any others",
     "end": "see SQLite's bury, cancel and dead_letter",
     "enqueue_again": "the way for ids that may be known, delays and keys; SQLite's `enqueue` does both",
     "feed": "events in commit order need the snapshot's xmin; SQLite has one writer, so order is order",

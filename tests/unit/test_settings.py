@@ -33,7 +33,7 @@ def test_a_heart_beats_three_times_in_a_lease_unless_told() -> None:
         (
             {"leese": "1s"},
             {},
-            "no setting leese; there are: artefacts, broker, concurrency, grace, heartbeat,",
+            "no setting leese; there are: artefacts, broker, concurrency, dispatch, grace,",
         ),
         ({"artefacts": "ftp://x/y"}, {}, "artefacts: 'ftp' is no place to keep artefacts; use a folder,"),
         ({}, {"HOLDFAST_ARTEFACTS": "gs://bucket"}, "HOLDFAST_ARTEFACTS: 'gs' is no place to keep artefacts"),
@@ -42,6 +42,11 @@ def test_a_heart_beats_three_times_in_a_lease_unless_told() -> None:
             {},
             {"HOLDFAST_KEEP_LOGS": "yes"},
             "HOLDFAST_KEEP_LOGS is 'yes'; it is one of failed, always, never",
+        ),
+        (
+            {},
+            {"HOLDFAST_DISPATCH": "kafka://u:secret@h"},
+            "HOLDFAST_DISPATCH: 'kafka' hands out no jobs; use redis",
         ),
         ({"lease": "soon"}, {}, "lease: 'soon' is not a duration"),
         ({}, {"HOLDFAST_LEASE": "soon"}, "HOLDFAST_LEASE: 'soon' is not a duration"),

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "operations": ("holdfast.cli.operations:operations", "Work on many jobs at once: how it stands."),
     "webhooks": ("holdfast.cli.webhooks:webhooks", "Who is told of what happens: make, test, enable."),
     "outbox": ("holdfast.cli.outbox:outbox", "Messages for others: look, replay and park them."),
+    "credits": ("holdfast.cli.credits:credits", "Accounts and their credits: give, look, check."),
     "workers": ("holdfast.cli.workers:workers", "List the workers that live."),
     "doctor": ("holdfast.cli.doctor:doctor", "Check the database and say what is wrong."),
     "bench": ("holdfast.cli.bench:bench", "Measure this store on this machine."),

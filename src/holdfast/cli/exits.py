@@ -10,6 +10,7 @@ from holdfast.errors import (
     JobFailed,
     LeaseLost,
     StoreError,
+    UnknownAccount,
     UnknownJob,
     UnknownKey,
     UnknownMessage,
@@ -39,6 +40,7 @@ class NotFound(HoldfastError):
 #: The first that fits decides.
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NotFound, NOT_FOUND),
+    (UnknownAccount, NOT_FOUND),
     (UnknownJob, NOT_FOUND),
     (UnknownKey, NOT_FOUND),
     (UnknownMessage, NOT_FOUND),

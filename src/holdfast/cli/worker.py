@@ -53,6 +53,14 @@ ApiHostOption = Annotated[str, typer.Option("--api-host", hidden=True)]
 RelayOption = Annotated[
     bool, typer.Option("--relay", help="Bring messages of the outbox to their targets, too.")
 ]
+DispatchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dispatch",
+        metavar="URL",
+        help="Get due jobs from this broker: redis://… or amqp://…. Default: HOLDFAST_DISPATCH, else the database.",
+    ),
+]
 UpPortOption = Annotated[
     int | None,
     typer.Option(
@@ -79,6 +87,7 @@ def run_worker(
     api_port: ApiPortOption = None,
     api_host: ApiHostOption = "127.0.0.1",
     relay: RelayOption = False,
+    dispatch: DispatchOption = None,
 ) -> int:
     """Run jobs until SIGTERM or SIGINT; a second one ends at once and gives back what runs."""
     from holdfast.cli.supervisor import die_with_parent
@@ -87,10 +96,22 @@ def run_worker(
     watched = None if metrics_port is None else (metrics_host, metrics_port)
     if processes > 1 or reload:
         return _supervise(
-            app, concurrency, queues, processes, reload, no_duties, until_idle, watched, relay=relay
+            app,
+            concurrency,
+            queues,
+            processes,
+            reload,
+            no_duties,
+            until_idle,
+            watched,
+            relay=relay,
+            dispatch=dispatch,
         )
+    found = load_app(app)
+    if dispatch is not None:
+        found.dispatch_through(dispatch)
     answered = None if api_port is None else (api_host, api_port)
-    return _work(load_app(app), concurrency, queues, not no_duties, until_idle, watched, answered, relay)
+    return _work(found, concurrency, queues, not no_duties, until_idle, watched, answered, relay)
 
 
 @up.command()
@@ -216,6 +237,7 @@ def _supervise(
     answered: tuple[str, int] | None = None,
     *,
     relay: bool = False,
+    dispatch: str | None = None,
 ) -> int:
     from holdfast import logs
     from holdfast.cli.supervisor import Supervisor
@@ -227,6 +249,8 @@ def _supervise(
         command += ["--concurrency", str(concurrency)]
     for queue in words(queues):
         command += ["--queues", queue]
+    if dispatch is not None:
+        command += ["--dispatch", dispatch]
     command += ["--no-duties"] * no_duties + ["--until-idle"] * until_idle
 
     def own(place: int) -> list[str]:

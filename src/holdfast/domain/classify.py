@@ -19,7 +19,7 @@ from holdfast.domain.duration import optional
 from holdfast.domain.fingerprint import fingerprint
 from holdfast.domain.policy import Retry
 from holdfast.domain.verdict import Failure
-from holdfast.errors import Conflict, Fatal, Retryable, UsageError
+from holdfast.errors import Conflict, Fatal, InsufficientCredits, QuotaExceeded, Retryable, UsageError
 
 #: A user's own rule: answers a code, or what the handler should have raised, or None to leave it to the rules below.
 Rule = Callable[[BaseException], str | Retryable | Fatal | None]
@@ -207,6 +207,8 @@ def _code_of(error: BaseException, status: int | None) -> str:
             return error.code
         case Retryable():
             return error.code or "RETRYABLE"
+        case InsufficientCredits() | QuotaExceeded():
+            return error.code
     if type(error) not in _BARE and (aws := _AWS.get(_aws_code(error))):
         return aws
     if status is not None:

@@ -78,5 +78,7 @@ for _row in (
     ("CIRCUIT_OPEN", T, 503, "A service it needs is down; calls to it are stopped for now."),
     ("NOT_ADMITTED", P, 403, "It was not let in."),
     ("STARTED_TOO_LATE", P, 504, "It could not be started in time."),
+    ("INSUFFICIENT_CREDITS", P, 402, "There are not enough credits for this."),
+    ("QUOTA_EXCEEDED", P, 429, "The quota of this day or month is used up."),
 ):
     register(*_row)

@@ -13,6 +13,7 @@ from holdfast.domain.schedule import Schedule, due
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Tick
 from holdfast.engine.schedules import jobs_of
+from holdfast.errors import InsufficientCredits, QuotaExceeded
 from holdfast.logs import Log
 
 log = Log("holdfast.duties")
@@ -50,8 +51,12 @@ class Scheduling:
         task = self._engine.tasks[schedule.task]
         ticks = due(schedule, None if kept is None else kept.last, now)
         if ticks:
-            await self._engine.enqueue(jobs_of(schedule, task, ticks))
-            log.info("schedule.ticked", schedule=schedule.name, jobs=len(ticks))
+            try:
+                await self._engine.enqueue(jobs_of(schedule, task, ticks))
+                log.info("schedule.ticked", schedule=schedule.name, jobs=len(ticks))
+            except (InsufficientCredits, QuotaExceeded) as refused:
+                # It passes: the others must not wait for it.
+                log.warning("schedule.refused", schedule=schedule.name, reason=str(refused))
         before = None if kept is None else kept.last
         await self._engine.store.tick(schedule.name, before=before, last=now, due=upcoming)
         return upcoming

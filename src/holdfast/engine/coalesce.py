@@ -70,8 +70,11 @@ class Coalescer(Generic[Item, Out]):
             outs = await self._write([item for item, _ in batch])
         except BaseException as error:
             if len(batch) > 1 and isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
-                for one in batch:  # an item that cannot be written must not take its neighbours down
-                    await self._flush([one])
+                # An item that cannot be written must not take its neighbours down. By halves: where one of a thousand is
+                # refused (its owner has no credits), the others should not need a thousand writes.
+                middle = len(batch) // 2
+                await self._flush(batch[:middle])
+                await self._flush(batch[middle:])
                 return
             for _, answer in batch:
                 if not answer.done():

@@ -33,6 +33,7 @@ from holdfast.domain.policy import Retry, judge_crash, judge_failure
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.admission import Admission
 from holdfast.engine.artefacts import Keeper
+from holdfast.engine.broker import Broker
 from holdfast.engine.calling import Calls
 from holdfast.engine.coalesce import Coalescer
 from holdfast.engine.doorstore import Repeated, Request
@@ -56,7 +57,15 @@ from holdfast.engine.publishing import Publishing
 from holdfast.engine.settings import Settings
 from holdfast.engine.steering import Steering
 from holdfast.engine.tasks import STUCK_ACTIONS, Task
-from holdfast.errors import Conflict, ResultExpired, StoreUnavailable, UnknownJob, UsageError
+from holdfast.errors import (
+    Conflict,
+    InsufficientCredits,
+    QuotaExceeded,
+    ResultExpired,
+    StoreUnavailable,
+    UnknownJob,
+    UsageError,
+)
 from holdfast.logs import Log
 
 log = Log("holdfast.engine")
@@ -80,6 +89,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
         admission: Admission | None = None,
         observers: Observers | None = None,
         calls: Callable[[], Calls] | None = None,
+        broker: Broker | None = None,
     ) -> None:
         self.store, self.tasks, self.settings = store, tasks, settings
         self.clock, self.rng, self.ids = clock, rng, ids
@@ -90,6 +100,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
         self._publishes: Coalescer[NewMessage, None] = Coalescer(self._publish)
         self.reclaim_due = -math.inf  #: when this process should look for lost leases again
         self._make_calls = calls
+        self.broker = broker  #: told of jobs that wait, where workers get them from there
 
     @cached_property
     def outbound(self) -> Calls:
@@ -111,8 +122,17 @@ class Engine(Steering, Explaining, Outside, Publishing):
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         answers = await self.store.enqueue(jobs)
-        self.observers.enqueued(jobs, answers)
+        self._stored(jobs, answers)
         return answers
+
+    def _stored(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
+        self.observers.enqueued(jobs, answers)
+        if self.broker is not None:
+            self.broker.enqueued(jobs, answers)
+
+    def _moved(self, job_id: JobId) -> None:
+        if self.broker is not None:
+            self.broker.moved(job_id)
 
     async def enqueue_once(
         self, request: Request, jobs: Sequence[NewJob], *, keep: timedelta
@@ -120,7 +140,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
         """`enqueue`, unless a request of this name was answered before."""
         found = await self.store.enqueue_once(request, jobs, keep=keep)
         if not isinstance(found, Repeated):
-            self.observers.enqueued(jobs, found)
+            self._stored(jobs, found)
         return found
 
     def enqueue_sync(self, jobs: Sequence[NewJob], connection: Any) -> Sequence[Enqueued]:
@@ -280,6 +300,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
     async def cancel(self, job_id: str, *, by: str = "api", reason: str = "") -> None:
         """Queued or processing → cancelled. A running attempt is told to stop."""
         await self.store.cancel(JobId(job_id), by, reason)
+        self._moved(JobId(job_id))
 
     async def retry(
         self, job_id: str, *, by: str = "api", owner: str | None = None, from_step: str | None = None
@@ -296,6 +317,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
         forget = await self._steps_from(known, from_step) if from_step is not None else None
         place = await self.store.retry(known, by, kind=Kind.manual_retry, forget=forget)
         self.observers.retried(Kind.manual_retry)
+        self._moved(known)
         return place
 
     async def _steps_from(self, job_id: JobId, name: str) -> Collection[str]:
@@ -318,7 +340,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
     ) -> int:
         """Give dead letters another life: at most *limit*, at most *rate* a second; how many were queued.
 
-        One whose dedupe key is held by a live twin stays a dead letter.
+        One whose dedupe key is held by a live twin stays a dead letter, and so does one that nobody pays for.
         """
         done = 0
         async for letter in self._walk(where):
@@ -326,7 +348,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
                 break
             try:
                 await self.redrive_one(letter.id, by=by, queue=queue)
-            except Conflict:
+            except (Conflict, InsufficientCredits, QuotaExceeded):
                 continue
             done += 1
             progress(done)
@@ -338,6 +360,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
         """`Conflict` when it is no dead letter any more, or a live twin holds its dedupe key."""
         await self.store.retry(job_id, by, kind=Kind.redriven, queue=queue)
         self.observers.retried(Kind.redriven)
+        self._moved(job_id)
 
     async def discard(self, where: DeadLetterFilter, *, reason: str, by: str = "api") -> int:
         """Strike dead letters; their jobs stay failed. How many."""

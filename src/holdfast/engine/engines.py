@@ -57,9 +57,11 @@ class Engines:
         self._sweep()
         self._drop(None)
         loop = asyncio.get_running_loop()
-        self._by_loop.pop(loop, None)
+        engine = self._by_loop.pop(loop, None)
         self._openings.pop(loop, None)
         store = self._stores.pop(loop, None)
+        if engine is not None and engine.broker is not None:
+            await engine.broker.close()
         if store is not None:
             await store.close()
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from holdfast.domain.census import Census
 from holdfast.domain.duration import optional
@@ -39,9 +39,12 @@ from holdfast.domain.job import (
 from holdfast.domain.moves import Kind
 from holdfast.domain.standing import Standing
 from holdfast.domain.verdict import Failure, Verdict
+from holdfast.engine.dispatch import DispatchStore
 from holdfast.engine.doorstore import DoorStore
 from holdfast.engine.lanestore import Cap, LaneStore
 from holdfast.engine.outboxstore import OutboxStore
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -122,8 +125,15 @@ class Moved(NamedTuple):
 class Transaction(Protocol):
     """The transaction a move is made in, as a hook sees it."""
 
+    @property
+    def dialect(self) -> str:
+        """Whose words `execute` understands: "sqlite" or "postgres"; "memory" understands none."""
+
     async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
         """Run one statement in the store's own dialect (`?` on SQLite, `$1` on PostgreSQL)."""
+
+    async def now(self) -> datetime:
+        """By the store's clock."""
 
 
 #: Runs in the transaction of the moves it is told about: raise, and none of them happened.
@@ -148,7 +158,7 @@ class Page(NamedTuple):
     next: str | None
 
 
-class Store(LaneStore, DoorStore, OutboxStore, Protocol):
+class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
     """Jobs at rest. Methods are safe to call concurrently from one event loop."""
 
     hooks: list[tuple[frozenset[Kind], Hook]]
@@ -229,6 +239,10 @@ class Store(LaneStore, DoorStore, OutboxStore, Protocol):
 
     def transaction(self) -> Any:
         """An async context manager: a connection of this store inside a transaction that commits on leaving."""
+
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]], *, reads: bool = False) -> T:
+        """Do *work* in a transaction of its own. It may await only that transaction; it may be done again when its answer
+        was lost. One that only *reads* waits for no writer."""
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
         """Keep a step's result. Raises `LeaseLost` when the lease is no longer current."""

@@ -12,6 +12,7 @@ from holdfast.domain.duration import duration
 from holdfast.errors import UsageError
 
 DEFAULT_URL = "sqlite:///holdfast.db"
+BROKERS = ("redis://", "rediss://", "amqp://", "amqps://", "memory://")
 PLACES = ("file://", "s3://", "memory://")
 _SWITCH = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
 KEEP_LOGS = ("failed", "always", "never")
@@ -39,6 +40,7 @@ class Settings:
     tracing: bool = False  #: a span for every attempt, linked to its caller's (OpenTelemetry)
     outbound_allow: str = ""  #: networks that webhooks may lead to although they are not public
     broker: str | None = field(default=None, repr=False)  #: where topics go that name no address of their own
+    dispatch: str | None = field(default=None, repr=False)  #: the broker that hands out due jobs
     outbox_poll: timedelta = timedelta(seconds=5)  #: how often a relay looks by itself
     outbox_batch: int = 50  #: how many messages a relay takes at a time
     outbox_stale: timedelta = timedelta(seconds=60)  #: a message that waits this long is told of
@@ -89,6 +91,11 @@ def _read(source: str, name: str, value: Any) -> Any:
             )
         return place
     if name == "broker":
+        return str(value)
+    if name == "dispatch":
+        if not str(value).startswith(BROKERS):
+            shown = str(value).partition("://")[0][:20]
+            raise UsageError(f"{source}: {shown!r} hands out no jobs; use redis://… or amqp://…")
         return str(value)
     if name == "outbound_allow":
         try:

@@ -53,6 +53,7 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     limits: Limits | None = None
     cost: float = 1.0  #: what one job counts in quotas of cost
+    price: int = 0  #: the credits that one job costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

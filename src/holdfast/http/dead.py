@@ -107,7 +107,7 @@ def routes(door: Door) -> APIRouter:
         done = await door.app.redrive([job_id], by=caller_of(request).name, to_queue=queue)
         if not done:
             raise Conflict(
-                "it was not redriven: somebody else was first, or a live twin holds its dedupe key"
+                "it was not redriven: somebody else was first, a live twin holds its dedupe key, or nobody pays for it"
             )
         return answer({"id": job_id, "state": State.QUEUED})
 

@@ -48,7 +48,7 @@ def routes(door: Door) -> APIRouter:
         response_model=EnqueuedView,
         responses={200: {"model": EnqueuedView, "description": "A twin stands in for the new job."}},
         summary="Enqueue a job",
-        **does(Action.ENQUEUE, 409, openapi_extra=_KEY_HEADER),
+        **does(Action.ENQUEUE, 402, 409, openapi_extra=_KEY_HEADER),
     )
     async def enqueue_job(request: Request, body: NewJob) -> Response:
         row = _row(door, body, caller_of(request), _trace(request))
@@ -62,7 +62,7 @@ def routes(door: Door) -> APIRouter:
         status_code=201,
         response_model=EnqueuedPage,
         summary="Enqueue many jobs, all or none",
-        **does(Action.ENQUEUE, 409, openapi_extra=_KEY_HEADER),
+        **does(Action.ENQUEUE, 402, 409, openapi_extra=_KEY_HEADER),
     )
     async def enqueue_jobs(request: Request, body: NewJobs) -> Response:
         caller, trace = caller_of(request), _trace(request)

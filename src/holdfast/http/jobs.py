@@ -187,7 +187,7 @@ def _add_moves(here: APIRouter, door: Door) -> None:
         "/jobs/{job_id}/retry",
         response_model=shapes.Retried,
         summary="Run a failed, cancelled, waiting or stuck job now",
-        **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
+        **does(Action.STEER, 402, 409, 412, openapi_extra=IF_MATCH),
     )
     async def retry_job(
         request: Request, job_id: JobIdPath, body: shapes.RetryAsked | None = None

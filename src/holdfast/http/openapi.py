@@ -68,7 +68,7 @@ def _add_problems(operation: dict[str, Any]) -> None:
         kept.setdefault("content", {})[MEDIA_TYPE] = {"schema": {"$ref": _PROBLEM}}
         if status in (429, 503):
             answers[str(status)]["headers"] = {
-                "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}
+                "Retry-After": {"description": "Seconds to wait, or a date.", "schema": {"type": "string"}}
             }
 
 

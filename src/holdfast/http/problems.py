@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from email.utils import format_datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,9 +13,11 @@ from holdfast.domain.codes import lookup
 from holdfast.errors import (
     Conflict,
     HoldfastError,
+    InsufficientCredits,
     JobFailed,
     LeaseLost,
     PayloadError,
+    QuotaExceeded,
     ResultExpired,
     SchemaMismatch,
     StoreError,
@@ -45,6 +48,7 @@ CODES: dict[str, Code] = {
     "BAD_CURSOR": Code(400, "The cursor is not of this list"),
     "KEY_IN_URL": Code(400, "A key must not be in a URL"),
     "UNAUTHENTICATED": Code(401, "A valid key is needed"),
+    "INSUFFICIENT_CREDITS": Code(402, "Whoever pays has too few credits"),
     "FORBIDDEN": Code(403, "This key may not do that"),
     "NOT_FOUND": Code(404, "There is no such thing"),
     "EXPIRED": Code(lookup("EXPIRED").status, "It was kept for its time and then removed"),
@@ -58,6 +62,7 @@ CODES: dict[str, Code] = {
     "INVALID": Code(422, "Something in the request is not as it must be"),
     "UNKNOWN_TASK": Code(422, "There is no such task"),
     "IDEMPOTENCY_KEY_REUSED": Code(422, "This key was used for another request"),
+    "QUOTA_EXCEEDED": Code(429, "The quota of this time is used up", f"{_IANA}quota-exceeded"),
     "RATE_LIMITED": Code(429, "Too many requests", f"{_IANA}quota-exceeded"),
     "INTERNAL": Code(500, "Something unexpected went wrong"),
     "UNAVAILABLE": Code(503, "Not now", f"{_IANA}temporary-reduced-capacity"),
@@ -74,6 +79,8 @@ ERRORS: tuple[tuple[type[HoldfastError], str, str | None], ...] = (
     (UsageError, "INVALID", None),
     (Conflict, "CONFLICT", None),
     (LeaseLost, "CONFLICT", None),
+    (InsufficientCredits, "INSUFFICIENT_CREDITS", None),
+    (QuotaExceeded, "QUOTA_EXCEEDED", None),
     (JobFailed, "JOB_FAILED", None),
     (ResultExpired, "EXPIRED", "it was kept for its time and then removed; enqueue the job again"),
     (
@@ -104,10 +111,32 @@ class Problem(HTTPException):
 def problem_of(error: HoldfastError) -> Problem:
     for kind, code, words in ERRORS:
         if isinstance(error, kind):
-            headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if code == "UNAVAILABLE" else None
-            facts = {"job_id": error.twin} if isinstance(error, Conflict) and error.twin else {}
-            return Problem(code, words or " ".join(redact_text(str(error)).split()), headers=headers, **facts)
+            wait = _wait(error)
+            headers = None if wait is None else {"Retry-After": wait}
+            said = words or " ".join(redact_text(str(error)).split())
+            return Problem(code, said, headers=headers, **_facts(error))
     raise AssertionError("the last line of ERRORS fits every error")
+
+
+def _wait(error: HoldfastError) -> str | None:
+    """When the same request may go through: in so many seconds, or at that time."""
+    match error:
+        case StoreUnavailable() | SchemaMismatch():
+            return str(RETRY_AFTER_SECONDS)
+        case QuotaExceeded():
+            return format_datetime(error.resets_at, usegmt=True)
+    return None
+
+
+def _facts(error: HoldfastError) -> dict[str, Any]:
+    match error:
+        case Conflict() if error.twin:
+            return {"job_id": error.twin}
+        case InsufficientCredits():
+            return {"required": error.required, "available": error.available}
+        case QuotaExceeded():
+            return {"quota": error.quota, "limit": error.limit, "resets_at": error.resets_at}
+    return {}
 
 
 def respond(problem: Problem, instance: str) -> Response:

@@ -21,6 +21,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Cap, Refusal
 from holdfast.errors import StoreError
 from holdfast.logs import Log
+from holdfast.worker.brokered import Source
 from holdfast.worker.dependencies import TRIAL_SPAN, Dependencies, Pass
 
 log = Log("holdfast.worker")
@@ -49,7 +50,10 @@ class Admitting:
         engine: Engine,
         dependencies: Dependencies,
         settle: Callable[[Settlement, Claimed | None], None],
+        source: Source,
     ) -> None:
+        """*source* is where jobs are claimed."""
+        self._source = source
         self._engine, self._dependencies, self._settle = engine, dependencies, settle
         self._groups: list[Group] = []
         self._turn = 0
@@ -98,7 +102,7 @@ class Admitting:
             if left <= 0:
                 break
             if group.dependency is None:
-                claimed = await self._engine.store.claim(session, group.lanes, left, caps=group.caps)
+                claimed = await self._source.claim(session, group.lanes, left, caps=group.caps)
                 admitted += await self._admit(claimed, None)
             else:
                 admitted += await self._claim_for(session, group, group.dependency, left)
@@ -114,7 +118,7 @@ class Admitting:
             return []
         self._asked[dependency] += room
         try:
-            claimed = await self._engine.store.claim(session, group.lanes, room, caps=group.caps)
+            claimed = await self._source.claim(session, group.lanes, room, caps=group.caps)
         finally:
             self._asked[dependency] -= room
         return await self._admit(claimed, dependency)
@@ -127,7 +131,7 @@ class Admitting:
             return []
         claimed: list[Claimed] = []
         try:
-            claimed = await self._engine.store.claim(session, group.lanes, 1, caps=group.caps, trial=True)
+            claimed = await self._source.claim(session, group.lanes, 1, caps=group.caps, trial=True)
         finally:
             if not claimed:
                 await self._dependencies.return_trial(dependency, trial)

@@ -12,6 +12,7 @@ from holdfast.engine.engine import Engine
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.worker.admitting import Admitted, Admitting
+from holdfast.worker.brokered import Source
 from holdfast.worker.serving import Serving
 from holdfast.worker.settler import Settler
 from holdfast.worker.sizing import Slots
@@ -42,6 +43,7 @@ class Claiming:
         slots: Slots,
         serving: Serving,
         admitting: Admitting,
+        source: Source,
         under_way: UnderWay,
         settler: Settler,
         watch: Watch,
@@ -51,7 +53,7 @@ class Claiming:
         """*idle*, where it is given, is called when nothing is left that could be run here, now or later."""
         self._engine, self._tenure, self._slots = engine, tenure, slots
         self._serving, self._admitting, self._under_way = serving, admitting, under_way
-        self._settler, self._watch, self._idle = settler, watch, idle
+        self._source, self._settler, self._watch, self._idle = source, settler, watch, idle
         self._asked = 0  #: how many were asked for and not answered yet
         self._bell = asyncio.Event()
         self._second_bell = asyncio.Event()
@@ -189,7 +191,7 @@ class Claiming:
     async def _wait_for_work(self, lanes: list[Lane], poll: float) -> None:
         """Until work may have arrived, or a slot is free, or it is time to stop."""
         bell = asyncio.ensure_future(self._bell.wait())
-        work = asyncio.ensure_future(self._engine.store.wait_for_work(lanes, poll))
+        work = asyncio.ensure_future(self._source.wait_for_work(lanes, poll))
         done, waiting = await asyncio.wait((bell, work), return_when=asyncio.FIRST_COMPLETED)
         for future in waiting:
             future.cancel()

@@ -16,6 +16,7 @@ from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.worker.admitting import Admitting
 from holdfast.worker.attempts import Executors, Middleware
+from holdfast.worker.brokered import Brokered
 from holdfast.worker.claiming import Claiming
 from holdfast.worker.dependencies import BEAT_EVERY, Dependencies
 from holdfast.worker.listening import listening
@@ -71,12 +72,15 @@ class Worker:
             expect=expect,
         )
         self._watch = Watch(engine, self._tenure, self._under_way, self._settler)
+        broker = engine.broker
+        source = engine.store if broker is None else Brokered(engine, broker)
         self._claiming = Claiming(
             engine,
             self._tenure,
             self._slots,
             Serving(engine, self._queues),
-            Admitting(engine, self._dependencies, self._settler.put),
+            Admitting(engine, self._dependencies, self._settler.put, source),
+            source,
             self._under_way,
             self._settler,
             self._watch,
@@ -105,6 +109,8 @@ class Worker:
             asyncio.create_task(self._tenure.fence(), name="fence"),
             asyncio.create_task(self._tend(), name="dependencies"),
         ]
+        if self._engine.broker is not None:
+            beside.append(asyncio.create_task(self._engine.broker.tend(), name="broker"))
         try:
             with listening(self._hears):
                 await self._until_left(asyncio.create_task(self._work(), name=ATTEMPTS))

@@ -86,7 +86,7 @@ def claim(tables: Tables, session: Session, lanes: Sequence[Lane], limit: int) -
         if job.spec.key is not None and running[job.spec.key] >= job.spec.key_slots:
             continue
         running[job.spec.key] += 1
-        claimed.append(_claim_one(tables, job, session, now))
+        claimed.append(claim_now(tables, job, session, now))
     return claimed
 
 
@@ -95,7 +95,7 @@ def claim_job(tables: Tables, session: Session, job_id: JobId, generation: int) 
     if job is None or job.state is not State.QUEUED or job.generation != generation:
         return None
     job.deferred = False
-    return _claim_one(tables, job, session, tables.clock.now())
+    return claim_now(tables, job, session, tables.clock.now())
 
 
 def _in_order(tables: Tables, due: list[Job]) -> Iterator[Job]:
@@ -135,7 +135,7 @@ def in_line(tables: Tables, now: datetime) -> list[Job]:
     return [job for job in tables.jobs.values() if job.state is State.QUEUED and not job.deferred]
 
 
-def _claim_one(tables: Tables, job: Job, session: Session, now: datetime) -> Claimed:
+def claim_now(tables: Tables, job: Job, session: Session, now: datetime) -> Claimed:
     timeout = job.spec.timeout
     job.state, job.epoch, job.attempt = State.PROCESSING, next(tables.epochs), job.attempt + 1
     job.started_at, job.last_attempt_at, job.updated_at = job.started_at or now, now, now

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from holdfast.domain.job import (
@@ -24,12 +24,14 @@ from holdfast.domain.job import (
 from holdfast.domain.moves import Kind
 from holdfast.domain.standing import Standing
 from holdfast.domain.verdict import Failure, Verdict
+from holdfast.engine.dispatch import Depth, Entry, Hint
 from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.lanestore import Cap
-from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention
+from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Transaction
 from holdfast.errors import LeaseLost, UsageError
 from holdfast.stores.doorshapes import first_answer
 from holdfast.stores.hooks import run_to_end
+from holdfast.stores.memory import hints as handed
 from holdfast.stores.memory import intake, kept, people, recovering, settling, standing
 from holdfast.stores.memory.doors import Doors
 from holdfast.stores.memory.lanes import Lanes
@@ -73,7 +75,7 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
             for kinds, hook in self.hooks:
                 wanted = [moved for moved in tables.told if moved.kind in kinds]
                 if wanted:
-                    run_to_end(hook(_NoSql(), wanted))
+                    run_to_end(hook(_NoSql(tables), wanted))
         except BaseException:
             tables.restore()
             raise
@@ -183,6 +185,24 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
             return None
         return self._write(lambda: intake.claim_job(self._tables, session, job_id, generation))
 
+    async def claim_jobs(self, session: Session, hints: Collection[Hint]) -> list[Claimed]:
+        if not self._tables.is_live(session):
+            return []
+        unheld = self.open_lanes(list(self._tables.lanes), False)
+        return self._write(lambda: handed.claim_jobs(self._tables, session, hints, unheld))
+
+    async def waiting(self, ids: Collection[JobId]) -> list[Entry]:
+        return handed.waiting(self._tables, ids)
+
+    async def all_waiting(self, *, after: JobId | None, limit: int) -> list[Entry]:
+        return handed.all_waiting(self._tables, after, limit)
+
+    async def due_soon(self, within: timedelta, limit: int) -> list[Entry]:
+        return handed.due_soon(self._tables, within, limit)
+
+    async def count_waiting(self) -> dict[Lane, Depth]:
+        return handed.count_waiting(self._tables)
+
     async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
         return self._write(lambda: settling.settle_unheld(self._tables, job_id, generation, verdict, by))
 
@@ -196,6 +216,9 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
         yield None
+
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]], *, reads: bool = False) -> T:
+        return self._write(lambda: run_to_end(work(_NoSql(self._tables))))
 
     async def complete_in(
         self, connection: Any, lease: Lease, result: str | None, duration: timedelta
@@ -276,8 +299,16 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
 class _NoSql:
     """What a hook is given here: there is no SQL to run, but the moves are told."""
 
+    dialect = "memory"
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+
     async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
         raise UsageError("the memory store runs no SQL; test this hook on SQLite")
+
+    async def now(self) -> datetime:
+        return self.tables.clock.now()
 
 
 class _MemoryHeart:

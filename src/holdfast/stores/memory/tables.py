@@ -10,6 +10,8 @@ from datetime import datetime
 from itertools import count
 from typing import Any
 
+from holdfast.domain.credit import Entry, Grant, Hold, Standing
+from holdfast.domain.creditpage import Wallet
 from holdfast.domain.fairness import Turns
 from holdfast.domain.job import (
     Artefact,
@@ -121,6 +123,18 @@ class Job:
         )
 
 
+@dataclass(slots=True)
+class Ledger:
+    """Credits: what the other stores keep in the tables `credit_…`."""
+
+    prices: dict[str, int] = field(default_factory=dict)
+    wallets: dict[str, Wallet] = field(default_factory=dict)
+    created: dict[str, datetime] = field(default_factory=dict)
+    grants: dict[str, Grant] = field(default_factory=dict)
+    holds: dict[tuple[JobId, int], tuple[Hold, Standing]] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+
+
 class Tables:
     """All state in dictionaries. *told* is what the hooks have not heard of yet."""
 
@@ -139,8 +153,11 @@ class Tables:
         self.passes: dict[tuple[Lane, int], dict[str, int]] = defaultdict(
             dict
         )  #: of a line's owners; "": the last given
+        self.ledger = Ledger()
         self._event_ids = count(1)
-        self._saved: tuple[dict[JobId, Job], dict[Lane, None], dict[bytes, JobId], list[Event]] | None = None
+        self._saved: (
+            tuple[dict[JobId, Job], dict[Lane, None], dict[bytes, JobId], list[Event], Ledger] | None
+        ) = None
 
     def find(self, job_id: JobId) -> Job:
         """The job, or `UnknownJob`."""
@@ -178,11 +195,11 @@ class Tables:
     # -- undoing ----------------------------------------------------------------------------------------------------
     def save(self) -> None:
         """Remember how everything was, before moves that a hook may undo."""
-        self._saved = deepcopy((self.jobs, self.lanes, self.dedupe, self.events))
+        self._saved = deepcopy((self.jobs, self.lanes, self.dedupe, self.events, self.ledger))
 
     def forget_saved(self) -> None:
         self._saved = None
 
     def restore(self) -> None:
         if self._saved is not None:
-            self.jobs, self.lanes, self.dedupe, self.events = self._saved
+            self.jobs, self.lanes, self.dedupe, self.events, self.ledger = self._saved

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +19,7 @@ from holdfast.engine.ports import Hook, Moved
 from holdfast.errors import HoldfastError, SchemaMismatch, StoreError, StoreUnavailable, UsageError
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.postgres import plans
+from holdfast.stores.postgres.move import ask_the_time
 from holdfast.stores.postgres.plans import SQL, Row
 
 T = TypeVar("T")
@@ -28,6 +30,9 @@ _LANES = """SELECT u.place, l.id, holdfast.event_numbers_lag()
               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[])
                    WITH ORDINALITY AS u(queue, task, dependency, shard, fair, place)
               LEFT JOIN holdfast.lane l USING (queue, task, dependency, shard, fair)"""
+
+
+_UNDO = "ROLLBACK TO SAVEPOINT holdfast_hooks"
 
 
 class Statement(NamedTuple):
@@ -82,8 +87,9 @@ def _publish_steps(parameters: tuple[Any, ...], url: str) -> Steps[None]:
     yield Statement(SQL["publish"], parameters)
 
 
-def _steps(jobs: Sequence[NewJob], url: str) -> Steps[list[Enqueued]]:
+def _steps(jobs: Sequence[NewJob], terms: Terms) -> Steps[list[Enqueued]]:
     """All that is to be done, in order, whoever does it."""
+    url = terms.url
     _check((yield Statement(_CHECK, ("holdfast.ready",))), url, JOB)
     wanted = sorted({batch.spec.lane for batch in Batch.split(jobs)})
     rows = yield Statement(_LANES, tuple(map(list, zip(*wanted, strict=True))))
@@ -94,6 +100,8 @@ def _steps(jobs: Sequence[NewJob], url: str) -> Steps[list[Enqueued]]:
     lanes = {wanted[place - 1]: number for place, number, _ in rows if number is not None}
     if len(lanes) < len(wanted):
         lanes |= yield NewLanes([lane for lane in wanted if lane not in lanes])
+    if terms.hooks:  # one may refuse after the first write: a caller who then goes on and commits has no job
+        yield Statement("SAVEPOINT holdfast_hooks", ())
     plan = plans.enqueue(jobs, lanes=lanes, grant=False)
     moves: list[Moved] = []
     try:
@@ -104,7 +112,9 @@ def _steps(jobs: Sequence[NewJob], url: str) -> Steps[list[Enqueued]]:
                 moves += [Moved(Kind.queued, JobId(str(row[0])), 0, 0, {}) for row in rows]
             sql, parameters = plan.send(rows)
     except StopIteration as done:
-        yield Told(moves)
+        if terms.hooks:
+            yield Told(moves)
+            yield Statement("RELEASE SAVEPOINT holdfast_hooks", ())
         answers: list[Enqueued] = done.value
         return answers
 
@@ -116,7 +126,7 @@ def enqueue_on_sync(
     register: Callable[[Collection[Lane]], Mapping[Lane, int]],
 ) -> list[Enqueued]:
     """On a sync connection: psycopg's, SQLAlchemy's or Django's."""
-    return _drive_sync(connection, _steps(jobs, terms.url), JOB, terms, register) if jobs else []
+    return _drive_sync(connection, _steps(jobs, terms), JOB, terms, register) if jobs else []
 
 
 def publish_on_sync(connection: Any, parameters: tuple[Any, ...], url: str) -> None:
@@ -155,8 +165,12 @@ def _drive_sync(
                     case NewLanes(lanes):
                         answer = register(lanes)
                     case Told(moves):
-                        for hook, wanted in terms.wanted(moves):
-                            run_to_end(hook(_SyncTransaction(run), wanted))
+                        try:
+                            for hook, wanted in terms.wanted(moves):
+                                run_to_end(hook(_SyncTransaction(run), wanted))
+                        except BaseException:
+                            run(_UNDO, ())
+                            raise
         except StopIteration as done:
             end: T = done.value
             return end
@@ -183,7 +197,7 @@ async def enqueue_on(
     if run is None:
         known = await register({job.spec.lane for job in jobs})  # there is no waiting on a sync connection
         return enqueue_on_sync(connection, jobs, terms, lambda lanes: known)
-    return await _drive(run, _steps(jobs, terms.url), JOB, terms, register)
+    return await _drive(run, _steps(jobs, terms), JOB, terms, register)
 
 
 async def _drive(
@@ -203,8 +217,12 @@ async def _drive(
                     case NewLanes(lanes):
                         answer = await register(lanes)
                     case Told(moves):
-                        for hook, wanted in terms.wanted(moves):
-                            await hook(_AsyncTransaction(run), wanted)
+                        try:
+                            for hook, wanted in terms.wanted(moves):
+                                await hook(_AsyncTransaction(run), wanted)
+                        except Exception:
+                            await run(_UNDO, ())
+                            raise
         except StopIteration as done:
             end: T = done.value
             return end
@@ -213,19 +231,29 @@ async def _drive(
 class _SyncTransaction:
     """The caller's transaction, as a hook sees it."""
 
+    dialect = "postgres"
+
     def __init__(self, run: Callable[[str, tuple[Any, ...]], Rows]) -> None:
         self._run = run
 
     async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self._run(sql, params)]
 
+    async def now(self) -> datetime:
+        return await ask_the_time(self)
+
 
 class _AsyncTransaction:
+    dialect = "postgres"
+
     def __init__(self, run: Callable[[str, tuple[Any, ...]], Awaitable[Rows]]) -> None:
         self._run = run
 
     async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await self._run(sql, params)]
+
+    async def now(self) -> datetime:
+        return await ask_the_time(self)
 
 
 def _check(rows: Rows, url: str, words: Words) -> None:

@@ -8,13 +8,14 @@ commit, so that what they write happens with the move or not at all.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import asyncpg
 
 from holdfast.domain.job import JobId, Lease
 from holdfast.domain.moves import Kind, State
-from holdfast.engine.ports import Hook, Moved
+from holdfast.engine.ports import Hook, Moved, Transaction
 from holdfast.errors import UnknownJob
 from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.plans import SQL
@@ -90,12 +91,29 @@ class Move:
         for kinds, hook in self._hooks:
             wanted = [moved._replace(meta=shown(moved.meta)) for moved in self.told if moved.kind in kinds]
             if wanted:
-                await hook(_HookTransaction(self.connection), wanted)
+                await hook(self.transaction, wanted)
+
+    @property
+    def transaction(self) -> Transaction:
+        """The transaction of this move, as hooks see it."""
+        return _HookTransaction(self.connection)
+
+
+async def ask_the_time(transaction: Transaction) -> datetime:
+    """By the store's clock."""
+    [(now,)] = await transaction.execute("SELECT holdfast.clock()")
+    assert isinstance(now, datetime)
+    return now
 
 
 class _HookTransaction:
+    dialect = "postgres"
+
     def __init__(self, connection: asyncpg.Connection[Any]) -> None:
         self._connection = connection
 
     async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await self._connection.fetch(sql, *params)]
+
+    async def now(self) -> datetime:
+        return await ask_the_time(self)

@@ -44,17 +44,18 @@ from holdfast.stores.postgres import (
 from holdfast.stores.postgres.claims import Claims, Wanted
 from holdfast.stores.postgres.event_numbers import keep_growing
 from holdfast.stores.postgres.heart import PostgresHeart
+from holdfast.stores.postgres.hints import Hints
 from holdfast.stores.postgres.lending import Lending
 from holdfast.stores.postgres.lines import Lines, behind_a_pooler, shown, translate
 from holdfast.stores.postgres.migrate import check, migrate
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.outbox import Outbox, publish_parameters
+from holdfast.stores.postgres.outbox import publish_parameters
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.registering import register, register_sync
 from holdfast.stores.postgres.runner import UNDONE
 
 
-class PostgresStore(Outbox):
+class PostgresStore(Hints):
     """One database. Each line of work has a connection of its own: claim, settle, enqueue, duty, people, read."""
 
     def __init__(self, url: str, clock: Clock, threads: Threads | None) -> None:

@@ -9,7 +9,7 @@ import asyncpg
 
 from holdfast.domain.job import Lease
 from holdfast.domain.moves import Kind
-from holdfast.engine.ports import Clock, Hook
+from holdfast.engine.ports import Clock, Hook, Transaction
 from holdfast.errors import LeaseLost
 from holdfast.stores.postgres import settling
 from holdfast.stores.postgres.bell import Bell
@@ -61,6 +61,11 @@ class Writing(Looking):
         except LeaseLost:
             await self._write("people", lambda move: settling.refuse_once(move, lease))
             raise
+
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]], *, reads: bool = False) -> T:
+        if reads:
+            return await self._look(lambda connection: work(self._move(connection).transaction))
+        return await self._write("people", lambda move: work(move.transaction))
 
     async def _token(self) -> str:
         """Names one call of a person's: sent again because its answer was lost, it is known by it."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from holdfast.domain.job import JobId, Lease
 from holdfast.domain.moves import Kind
-from holdfast.engine.ports import Clock, Hook, Moved
+from holdfast.engine.ports import Clock, Hook, Moved, Transaction
 from holdfast.errors import UnknownJob
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.shapes import some, to_json
 from holdfast.stores.sqlfiles import load_sql
 from holdfast.stores.sqlite.lanes import LaneNumbers
-from holdfast.stores.sqlite.times import micros
+from holdfast.stores.sqlite.times import micros, moment
 
 SQL = load_sql("holdfast.stores.sqlite")
 
@@ -139,12 +140,22 @@ class Move:
         for kinds, hook in self._hooks:
             wanted = [moved for moved in self._told if moved.kind in kinds]
             if wanted:
-                run_to_end(hook(_HookTransaction(self.connection), wanted))
+                run_to_end(hook(self.transaction, wanted))
+
+    @property
+    def transaction(self) -> Transaction:
+        """The transaction of this move, as hooks see it."""
+        return _HookTransaction(self.connection, moment(self.now))
 
 
 class _HookTransaction:
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    dialect = "sqlite"
+
+    def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
+        self._connection, self._now = connection, now
 
     async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, params).fetchall()
+
+    async def now(self) -> datetime:
+        return self._now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -27,8 +27,9 @@ from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import NewMessage
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.lanestore import Cap, Charge, Outlook, Refusal, Report, Tick
-from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Threads
+from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Threads, Transaction
 from holdfast.errors import LeaseLost, StoreError
+from holdfast.stores.hooks import run_to_end
 from holdfast.stores.sqlite import (
     claims,
     dependencies,
@@ -48,18 +49,18 @@ from holdfast.stores.sqlite.bell import Bell
 from holdfast.stores.sqlite.census import census, census_aside
 from holdfast.stores.sqlite.connection import connect, translate
 from holdfast.stores.sqlite.heart import SqliteHeart
+from holdfast.stores.sqlite.hints import Hints
 from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.looking import Looking
 from holdfast.stores.sqlite.messages import publish
 from holdfast.stores.sqlite.migrate import migrate
 from holdfast.stores.sqlite.move import Move
-from holdfast.stores.sqlite.outbox import Outbox
 from holdfast.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
 
 
-class SqliteStore(Looking, Outbox):
+class SqliteStore(Looking, Hints):
     """One file. *threads* None runs every write inline, in the caller's own thread (the simulator does)."""
 
     def __init__(self, path: str, clock: Clock, threads: Threads | None) -> None:
@@ -257,6 +258,12 @@ class SqliteStore(Looking, Outbox):
             self._say(connection, "COMMIT")
         finally:
             connection.close()  # without a commit this rolls back
+
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]], *, reads: bool = False) -> T:
+        def run(move: Move) -> T:
+            return run_to_end(work(move.transaction))
+
+        return self._peek(run) if reads else await self._write(run)
 
     def _say(self, connection: sqlite3.Connection, statement: str) -> None:
         try:

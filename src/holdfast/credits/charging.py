@@ -1,0 +1,131 @@
+"""What moves of jobs do to the ledger, in their own transaction: reserve, capture, return.
+
+enqueue, retry and redrive of a finished job ► reserve · complete ► capture · failed, cancelled, timed out ► return.
+Automatic retries, releases and reclaims cost nothing: the generation is paid for already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from holdfast.credits.books import Books
+from holdfast.domain.credit import Hold, Standing, standing_of
+from holdfast.domain.creditpage import Page, Sale
+from holdfast.domain.job import JobId
+from holdfast.domain.moves import Kind
+from holdfast.engine.ports import Moved
+from holdfast.errors import UsageError
+
+BEGINS = frozenset({Kind.queued, Kind.manual_retry, Kind.redriven})
+RETURNS = frozenset({Kind.failed, Kind.timed_out, Kind.cancelled})
+KINDS = BEGINS | RETURNS | {Kind.complete}
+
+
+async def charge(books: Books, price_of: Callable[[str], int], moves: Sequence[Moved]) -> None:
+    """Settle what these moves mean. `InsufficientCredits`, `QuotaExceeded`: then none of them may happen."""
+    page = Page(await books.now())
+    captured = await _close(books, page, moves, {Kind.complete}, Standing.CAPTURED)
+    returned = await _close(books, page, moves, RETURNS, Standing.RETURNED)
+    sales = await _sales(books, price_of, moves)
+    for sale in sales:
+        if sale.is_retry:  # an end that nobody here was told of: the process that made it sold nothing
+            job, generation = sale.sold.job_id, sale.sold.generation
+            returned += await books.close([job], Standing.RETURNED, page.now, before=generation)
+    await settle(books, page, captured, returned, sales)
+
+
+async def _close(
+    books: Books, page: Page, moves: Iterable[Moved], kinds: Iterable[Kind], standing: Standing
+) -> list[Hold]:
+    ended = [moved.job_id for moved in moves if moved.kind in kinds]
+    return await books.close(ended, standing, page.now) if ended else []
+
+
+async def _sales(books: Books, price_of: Callable[[str], int], moves: Sequence[Moved]) -> list[Sale]:
+    begun = {moved.job_id: moved for moved in moves if moved.kind in BEGINS}
+    if not begun:
+        return []
+    sales = []
+    for sold in await books.sold(list(begun)):
+        moved, price = begun[sold.job_id], price_of(sold.task)
+        is_retry = moved.kind is not Kind.queued
+        if price == 0 or (is_retry and not await _is_new(books, sold.job_id, sold.generation)):
+            continue
+        if not sold.owner:
+            raise UsageError(
+                f"a job of {sold.task} costs {price} credits and this one has no owner who pays; enqueue it with owner=…"
+            )
+        sales.append(Sale(sold, sold.owner, price, is_retry, str(moved.meta.get("by", ""))))
+    return sales
+
+
+async def _is_new(books: Books, job_id: JobId, generation: int) -> bool:
+    """Whether a retry began this generation; one of a waiting or stuck job goes on in its own."""
+    return generation > 1 and not await books.has_hold(job_id, generation)
+
+
+async def settle(
+    books: Books, page: Page, captured: Sequence[Hold], returned: Sequence[Hold], sales: Sequence[Sale] = ()
+) -> None:
+    """Write what closed holds and new *sales* mean."""
+    payers = await books.payers({sale.owner for sale in sales}) if sales else {}
+    accounts = {sale.owner for sale in sales} | set(payers.values())
+    accounts |= {name for hold in returned for name in (hold.account, hold.owner)}
+    if accounts:
+        page.wallets |= await books.lock(accounts, {draw.grant for hold in returned for draw in hold.draws})
+    for hold in captured:
+        page.capture(hold)
+    for hold in returned:
+        page.give_back(hold)
+    page.reserve(sales, payers)
+    if page.entries:
+        await books.write(page)
+
+
+async def reconcile(books: Books, *, after: int, limit: int) -> tuple[int, int | None]:
+    """Settle open holds whose jobs have ended without us; how many, and where to go on (None: there are no more)."""
+    page = Page(await books.now())
+    held = await books.holds(after=after, limit=limit)
+    sold = {one.job_id: one for one in await books.sold([hold.job_id for _, hold in held])} if held else {}
+    closed: dict[Standing, list[Hold]] = {Standing.CAPTURED: [], Standing.RETURNED: []}
+    for _, hold in held:
+        standing = standing_of(hold, sold.get(hold.job_id))
+        if standing is not Standing.HELD:
+            closed[standing] += await books.close(
+                [hold.job_id], standing, page.now, before=hold.generation + 1
+            )
+    await settle(books, page, closed[Standing.CAPTURED], closed[Standing.RETURNED])
+    return sum(map(len, closed.values())), held[-1][0] if len(held) == limit else None
+
+
+async def strays(books: Books, after: int, limit: int) -> tuple[list[str], int | None]:
+    """What is still reserved for jobs that have ended, a line each; and where to go on (None: there are no more)."""
+    held = await books.holds(after=after, limit=limit)
+    jobs = {one.job_id: one for one in await books.sold([hold.job_id for _, hold in held])} if held else {}
+    told = []
+    for _, hold in held:
+        sold = jobs.get(hold.job_id)
+        if standing_of(hold, sold) is not Standing.HELD:
+            end = "gone" if sold is None else f"{sold.state} in generation {sold.generation}"
+            told.append(
+                f"job {hold.job_id} is {end}, and {hold.price} credits of {hold.account} are still reserved"
+                f" for generation {hold.generation}; settle it by `holdfast credits check --settle`"
+            )
+    return told, held[-1][0] if len(held) == limit else None
+
+
+async def is_expiring(books: Books) -> bool:
+    """Whether there is anything to expire."""
+    return bool(await books.expiring(await books.now(), 1))
+
+
+async def expire(books: Books, limit: int) -> int:
+    """Strike what is left of grants that have expired, of up to *limit* accounts; of how many it was."""
+    page = Page(await books.now())
+    due = await books.expiring(page.now, limit)
+    if due:
+        page.wallets |= await books.lock(due)
+        for wallet in page.wallets.values():
+            page.expire(wallet)
+        await books.write(page)
+    return len(due)

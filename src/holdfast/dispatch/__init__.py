@@ -1,0 +1,1 @@
+"""Brokers that hand out due jobs; `holdfast.engine.dispatch` says what they do."""

@@ -1,0 +1,52 @@
+-- claim of jobs that a broker told of: queued → processing, for those that wait in this generation, are due and have no key.
+-- Held lanes are left out, as in `claim`, and so is what the holds of `promote` keep out of the line.
+-- $1 session, $2 ids, $3 generations
+WITH s AS MATERIALIZED (
+    SELECT id FROM holdfast.session WHERE id = $1::bigint AND expires_at > holdfast.clock()
+), h AS MATERIALIZED (
+    SELECT CASE WHEN holdfast.paused('delayed') THEN '-infinity' ELSE holdfast.clock() END AS due, holdfast.paused('retries') AS no_retries
+), w AS MATERIALIZED (
+    -- Behind SELECT, so that the planner does not count them: it would plan anew for every length, which takes longer than the claim.
+    SELECT u.id, u.generation FROM s, unnest((SELECT $2::uuid[]), (SELECT $3::smallint[])) AS u(id, generation)
+), in_line AS MATERIALIZED (
+    SELECT x.t, x.lane FROM w CROSS JOIN LATERAL (
+        SELECT r.ctid AS t, r.lane FROM holdfast.ready r
+         WHERE r.id = w.id AND r.generation = w.generation AND r.key IS NULL FOR UPDATE SKIP LOCKED) x
+), in_time AS MATERIALIZED (
+    SELECT x.t, x.lane FROM w CROSS JOIN LATERAL (
+        SELECT d.ctid AS t, d.lane FROM holdfast.deferred d
+         WHERE d.id = w.id AND d.generation = w.generation AND d.key IS NULL AND d.run_at <= (SELECT due FROM h)
+           AND (d.attempt = 0 OR NOT (SELECT no_retries FROM h)) FOR UPDATE SKIP LOCKED) x
+), held AS MATERIALIZED (
+    SELECT CASE WHEN EXISTS (SELECT FROM holdfast.hold) OR EXISTS (SELECT FROM holdfast.breaker WHERE holding)
+                THEN holdfast.held_lanes(ARRAY(SELECT lane FROM in_line UNION SELECT lane FROM in_time), false) ELSE '{}' END AS lanes
+), r AS (
+    DELETE FROM holdfast.ready WHERE ctid = ANY (ARRAY(SELECT i.t FROM in_line i, held WHERE i.lane <> ALL (held.lanes)))
+    RETURNING id, lane, prio, attempt, crashes, generation, run_at, deadline_at, key
+), d AS (
+    DELETE FROM holdfast.deferred WHERE ctid = ANY (ARRAY(SELECT i.t FROM in_time i, held WHERE i.lane <> ALL (held.lanes)))
+    RETURNING id, lane, prio, attempt, crashes, generation, run_at, deadline_at, key
+), j AS MATERIALIZED (
+    SELECT t.*, nextval('holdfast.epoch') AS epoch, w.payload, w.max_attempts, w.owner, w.timeout, w.start_within, w.version, w.trace, w.created_at
+      FROM (SELECT * FROM r UNION ALL SELECT * FROM d) t
+     CROSS JOIN LATERAL (SELECT payload, max_attempts, owner, timeout, start_within, version, trace, created_at
+                           FROM holdfast.job WHERE id = t.id OFFSET 0) w
+), q AS MATERIALIZED (
+    SELECT holdfast.event_number() AS seq, holdfast.clock() AS at FROM (SELECT 1 FROM j LIMIT 1) one
+), l AS (
+    INSERT INTO holdfast.lease (job_id, epoch, session_id, claim_seq, claimed_at, lane, prio, attempt, crashes, generation, run_at,
+                                run_until, deadline_at, key)
+    SELECT j.id, j.epoch, $1::bigint, q.seq, q.at, j.lane, j.prio, j.attempt + 1, j.crashes, j.generation, j.run_at,
+           q.at + j.timeout, j.deadline_at, j.key
+      FROM j, q
+), e AS (
+    INSERT INTO holdfast.event (seq, at, session_id, kind, job_ids, epochs, attempts)
+    SELECT q.seq, q.at, $1::bigint, 2, a.ids, a.epochs, a.attempts
+      FROM q, (SELECT array_agg(id) AS ids, array_agg(epoch) AS epochs, array_agg((attempt + 1)::smallint) AS attempts FROM j) a
+)
+SELECT j.id AS job_id, j.epoch, j.lane, j.payload, j.attempt + 1 AS attempt, j.max_attempts, j.crashes, j.generation, j.owner, j.key, j.timeout,
+       j.deadline_at - q.at AS until_deadline,
+       q.at - coalesce((SELECT queued_at FROM holdfast.life WHERE job_id = j.id AND j.generation > 1), j.created_at) AS waited,
+       j.start_within, j.version, j.trace
+  FROM q, j
+ ORDER BY array_position($2::uuid[], j.id)

@@ -1,0 +1,96 @@
+"""What the tests of dispatch share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.duties import dispatching
+from holdfast.engine import broker
+from holdfast.logs import Log
+from holdfast.worker import brokered
+from tests.conftest import installed
+from tests.services.rabbitmq import RabbitMq
+from tests.services.redis import RedisServer
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:  # in one worker: the servers are theirs
+        if item.nodeid.startswith("tests/dispatch/"):
+            item.add_marker(pytest.mark.xdist_group("dispatch"))
+
+
+@pytest.fixture(scope="session")
+def own_redis() -> Iterator[RedisServer]:
+    """One that may be killed."""
+    with installed(RedisServer) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def own_rabbitmq() -> Iterator[RabbitMq]:
+    """One that may be killed."""
+    with installed(RabbitMq) as running:
+        yield running
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds that a test need not wait out."""
+    monkeypatch.setattr(dispatching, "COMPARE_EVERY", 0.1)
+    monkeypatch.setattr(dispatching, "LEAD_FOR", 0.5)
+    monkeypatch.setattr(dispatching, "RENEW_EVERY", 0.1)
+    monkeypatch.setattr(brokered, "HOLDS_EVERY", 0.05)
+    monkeypatch.setattr(broker, "TRY_EVERY", 0.05)
+
+
+@pytest.fixture
+def broker_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is never looked at for jobs that the broker hands out: whatever runs came through it."""
+
+    async def look(*_: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr(brokered.Brokered, "_look", look)
+
+
+@pytest.fixture
+def store_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as a worker polls."""
+    monkeypatch.setattr(brokered, "SWEEP_EVERY", 0.1)
+
+
+@pytest.fixture
+def compared_once(hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes are compared when the duty begins, and not again: whatever is offered later was told of."""
+    monkeypatch.setattr(dispatching, "COMPARE_EVERY", 600)
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def server(request: pytest.FixtureRequest) -> RedisServer | RabbitMq:
+    """One that may be killed."""
+    found: RedisServer | RabbitMq = request.getfixturevalue(f"own_{request.param}")
+    return found
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What the log says of the broker's coming and going, and how loud."""
+    words: list[tuple[str, str]] = []
+
+    class Loud(Log):
+        def _say(self, level: int, event: str, facts: dict[str, Any], *, stack: bool = False) -> None:
+            words.append((logging.getLevelName(level), event))
+
+    monkeypatch.setattr(broker, "log", Loud("holdfast.dispatch"))
+    return words

@@ -1,0 +1,58 @@
+"""An app whose jobs come from a broker, and the ways to lose what the broker holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio import Redis
+
+from holdfast import Holdfast, Retry
+from holdfast.engine.broker import Broker
+from tests.integration.world import new_app, until
+from tests.services.rabbitmq import RabbitMq
+from tests.services.redis import RedisServer
+
+
+class Ledger:
+    """An app with one task, and what it has done."""
+
+    def __init__(self, url: str, dispatch: str, **settings: Any) -> None:
+        self.ran: list[int] = []
+        self.app: Holdfast = new_app(url, dispatch=dispatch, **settings)
+
+        @self.app.task(retry=Retry(3, base="50ms", jitter="none"))
+        async def note(number: int, fails: bool = False) -> int:
+            self.ran.append(number)
+            if fails and self.ran.count(number) == 1:
+                raise ConnectionError("the first time")
+            return number
+
+        self.note = note
+
+    async def broker(self) -> Broker:
+        broker = (await self.app.engine()).broker
+        assert broker is not None
+        return broker
+
+    async def ended(self, numbers: int) -> None:
+        async def ended() -> bool:
+            return (await self.app.counts())["complete"] == numbers
+
+        await until(ended)
+
+    async def all_ran(self, numbers: int) -> None:
+        """Until each of so many has ended; and each has run once."""
+        await self.ended(numbers)
+        assert sorted(self.ran) == list(range(numbers))
+
+
+async def empty(server: RedisServer | RabbitMq, app: Holdfast) -> None:
+    """Lose everything that the broker holds, as an operator's mistake would."""
+    if isinstance(server, RedisServer):
+        client: Any = Redis.from_url(server.url())
+        await client.flushall()
+        await client.aclose()
+        return
+    engine = await app.engine()
+    assert engine.broker is not None
+    await engine.broker.ask(lambda dispatch: dispatch.forget([task.lane for task in app.tasks.values()]))

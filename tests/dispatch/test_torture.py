@@ -1,0 +1,99 @@
+"""Two workers, one Redis that is flushed and cut off all the time, people who cancel and hasten: each job ends once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from holdfast import Conflict, Holdfast, Retry
+from holdfast.domain.moves import State
+from tests.integration.world import new_app, until, working
+from tests.services.proxy import Proxy
+from tests.services.redis import RedisServer
+
+JOBS = 200
+pytestmark = [pytest.mark.service, pytest.mark.usefixtures("hasty", "store_looked_at")]
+
+
+def an_app(url: str, dispatch: str, starts: Counter[int]) -> Holdfast:
+    app: Holdfast = new_app(url, dispatch=dispatch, concurrency=4)
+
+    @app.task(retry=Retry(5, base="20ms", jitter="none"))
+    async def note(number: int) -> int:
+        starts[number] += 1
+        await asyncio.sleep(0.002)
+        if number % 7 == 0 and starts[number] == 1:
+            raise ConnectionError("the first time")
+        return number
+
+    return app
+
+
+async def trouble(server: RedisServer, proxy: Proxy, chance: random.Random) -> None:
+    client: Any = Redis.from_url(server.url())
+    try:
+        while True:
+            await asyncio.sleep(chance.uniform(0.02, 0.15))
+            match chance.randrange(4):
+                case 0 | 1:
+                    with contextlib.suppress(RedisError):
+                        await client.flushall()
+                case 2:
+                    proxy.reset()
+                case _:
+                    proxy.refuse = True
+                    proxy.reset()
+                    await asyncio.sleep(0.1)
+                    proxy.heal()
+    finally:
+        proxy.heal()
+        await client.aclose()
+
+
+@pytest.mark.parametrize("seed", [1])
+async def test_whatever_becomes_of_redis_each_job_ends_once(
+    seed: int, postgres_url: str, own_redis: RedisServer
+) -> None:  # E45 S6 E5
+    chance, starts = random.Random(seed), Counter[int]()
+    with Proxy(own_redis.host, own_redis.port, postgres=False) as proxy:
+        first, second = (an_app(postgres_url, proxy.route(own_redis.url()), starts) for _ in range(2))
+        await first.migrate()
+        async with first, second, working(first), working(second):
+            troubled = asyncio.create_task(trouble(own_redis, proxy, chance))
+            note, jobs, cancelled = first.tasks["note"], [], set[str]()
+            for number in range(JOBS):
+                delay = chance.choice([None, None, "50ms", "400ms", "1h"])
+                job = await (note.options(delay=delay) if delay else note).enqueue(number)
+                jobs.append(job.id)
+                if delay == "1h" and number % 2:
+                    await second.retry(job.id)
+                elif delay == "1h":
+                    await second.cancel(job.id)
+                    cancelled.add(job.id)
+                elif number % 10 == 0:
+                    with contextlib.suppress(Conflict):  # it has ended
+                        await second.cancel(job.id)
+                        cancelled.add(job.id)
+
+            async def all_ended() -> bool:
+                counts = await first.counts()
+                return counts["complete"] + counts["cancelled"] == JOBS
+
+            await until(all_ended)
+            troubled.cancel()
+            await asyncio.gather(troubled, return_exceptions=True)
+            assert await (await first.engine()).store.violations() == []
+            for number, job_id in enumerate(jobs):
+                row = await first.job(job_id)
+                kinds = Counter(event.kind for event in await first.events(job_id=job_id))
+                assert (row.state is State.CANCELLED) == (job_id in cancelled)
+                assert kinds["complete"] + kinds["cancelled"] == 1
+                if row.state is State.COMPLETE:
+                    assert starts[number] == (2 if number % 7 == 0 else 1)

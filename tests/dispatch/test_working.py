@@ -1,0 +1,173 @@
+"""Workers that get their jobs from a real broker: each runs once, whatever is wrong with what the broker says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aio_pika
+import pytest
+from redis.asyncio import Redis
+
+from holdfast.domain.job import JobId
+from holdfast.domain.moves import State
+from holdfast.engine.broker import Broker, name_of
+from holdfast.engine.dispatch import Dispatch, Hint
+from tests.dispatch.ledger import Ledger
+from tests.integration.world import new_app, until, working
+from tests.services.rabbitmq import RabbitMq
+from tests.services.redis import RedisServer
+
+pytestmark = [pytest.mark.service, pytest.mark.usefixtures("hasty")]
+
+
+# -- the way through ------------------------------------------------------------------------------------------------------
+@pytest.mark.usefixtures("broker_only")
+async def test_jobs_come_through_the_broker(url: str, server: RedisServer | RabbitMq) -> None:  # E45 S6
+    book = Ledger(url, server.url(), poll="10s")
+    async with book.app as app, working(app):
+        for number in range(3):
+            await book.note.enqueue(number)
+        await book.note.enqueue_many([{"number": number} for number in range(3, 50)])
+        await book.all_ran(50)
+
+
+@pytest.mark.usefixtures("broker_only", "compared_once")
+async def test_what_is_due_later_and_what_is_tried_again_come_through_it_too(
+    url: str, server: RedisServer | RabbitMq
+) -> None:  # E45 S6
+    book = Ledger(url, server.url(), poll="10s")
+    async with book.app as app, working(app):
+        await book.note.options(delay="400ms").enqueue(0)
+        await book.note.enqueue(1, fails=True)
+        await book.ended(2)
+        assert sorted(book.ran) == [0, 1, 1]
+
+
+@pytest.mark.usefixtures("broker_only")
+async def test_what_was_enqueued_elsewhere_is_offered_by_the_duty(
+    url: str, server: RedisServer | RabbitMq
+) -> None:  # E45
+    book, elsewhere = Ledger(url, server.url(), poll="10s"), new_app(url)
+    elsewhere.task(name="note")(_note)
+    async with book.app as app, elsewhere, working(app):
+        await elsewhere.tasks["note"].enqueue(0)
+        await book.all_ran(1)
+
+
+async def _note(number: int) -> int:
+    raise AssertionError("another process runs it")
+
+
+@pytest.mark.usefixtures("broker_only", "compared_once")
+async def test_a_pause_keeps_hints_at_the_broker(url: str, own_redis: RedisServer) -> None:  # E45 E29
+    book = Ledger(url, own_redis.url(), poll="20ms")
+    async with book.app as app:
+        await app.pause("default", reason="maintenance")
+        async with working(app):
+            await book.note.enqueue(0)
+            await asyncio.sleep(0.3)
+            assert book.ran == []
+            await app.resume("default")
+            await book.all_ran(1)
+
+
+# -- people ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.usefixtures("broker_only")
+async def test_a_manual_retry_of_a_delayed_job_runs_at_once_and_once(
+    url: str, server: RedisServer | RabbitMq
+) -> None:  # S2 S6
+    book = Ledger(url, server.url(), poll="10s")
+    async with book.app as app, working(app):
+        job = await book.note.options(delay="1h").enqueue(0)
+        await app.retry(job.id)
+        await book.all_ran(1)
+
+
+async def test_a_cancelled_delayed_job_leaves_the_broker(url: str, own_redis: RedisServer) -> None:  # S6
+    book = Ledger(url, own_redis.url())
+    async with book.app as app:
+        broker = await book.broker()
+        job = await book.note.options(delay="1h").enqueue(0)
+        await until(lambda: _later(broker, 1))
+        await app.cancel(job.id)
+        await until(lambda: _later(broker, 0))
+
+
+async def _later(broker: Broker, wanted: int) -> bool:
+    sizes = await broker.ask(lambda dispatch: dispatch.sizes([]))
+    return sizes is not None and sizes.later == wanted
+
+
+async def test_of_cancel_and_take_the_first_in_the_store_wins(
+    url: str, server: RedisServer | RabbitMq
+) -> None:  # S2
+    book = Ledger(url, server.url())
+    async with book.app as app:
+        engine, broker = await app.engine(), await book.broker()
+        session = await engine.store.open_session("worker", app.settings.lease)
+        first, second = await book.note.enqueue(0), await book.note.enqueue(1)
+        entries = await engine.store.waiting([JobId(first.id), JobId(second.id)])
+        await broker.ask(lambda dispatch: dispatch.offer(entries))
+        hints = await broker.ask(lambda dispatch: dispatch.take([entries[0].lane], 2))
+        assert set(hints or ()) >= {Hint(JobId(first.id), 1)}
+        await engine.store.cancel(JobId(first.id), "ann", "")  # taken, then cancelled, then claimed
+        [claimed] = await engine.store.claim_jobs(session, hints or ())
+        assert claimed.lease.job_id == second.id
+        await app.cancel(second.id)  # taken, claimed, then cancelled: the attempt has lost its lease
+        assert await engine.store.held(session) == set()
+        assert [(await app.job(job.id)).state for job in (first, second)] == [State.CANCELLED] * 2
+
+
+# -- hints that are wrong -------------------------------------------------------------------------------------------------
+async def test_hints_that_come_twice_run_once(url: str, server: RedisServer | RabbitMq) -> None:  # E45
+    book = Ledger(url, server.url())
+    async with book.app as app:
+        engine, broker = await app.engine(), await book.broker()
+        await book.note.enqueue_many([{"number": number} for number in range(30)])
+        entries = await engine.store.all_waiting(after=None, limit=100)
+        strange = [entry._replace(job_id=JobId(entry.job_id[:-12] + "0" * 12)) for entry in entries[:3]]
+        old = [entry._replace(generation=7) for entry in entries[3:6]] if not broker.repeats else []
+
+        async def again(dispatch: Dispatch) -> None:
+            for _ in range(2):
+                await dispatch.offer([*entries, *strange, *old])
+
+        await broker.ask(again)
+        async with working(app):
+            await book.all_ran(30)
+            await broker.ask(lambda dispatch: dispatch.offer(entries))  # of jobs that have ended
+            await book.note.enqueue(30)
+            await book.all_ran(31)
+
+
+async def test_what_others_write_there_does_nothing(url: str, server: RedisServer | RabbitMq) -> None:  # E45
+    book = Ledger(url, server.url())
+    async with book.app as app:
+        name, lane = await name_of((await app.engine()).store, app._ids), book.note.lane
+        await _scribble(server, name, lane)
+        async with working(app):
+            await book.note.enqueue(0)
+            await book.all_ran(1)
+
+
+async def _scribble(server: RedisServer | RabbitMq, name: str, lane: Any) -> None:
+    from holdfast.dispatch.rabbitmq import lane_name
+    from holdfast.dispatch.redis import lane_text
+
+    if isinstance(server, RedisServer):
+        space = f"holdfast:{{{name}}}:"
+        client: Any = Redis.from_url(server.url())
+        await client.hset(
+            f"{space}what", mapping={"a": "what?", b"\xff\x00": f"1:0:{lane_text(lane)}", "b": "x:y"}
+        )
+        await client.zadd(f"{space}line:{lane_text(lane)}", {"a": -9, b"\xff\x00": -8, "nobody": -7})
+        await client.zadd(f"{space}later", {"b": 1, "a": 2})
+        await client.aclose()
+        return
+    async with await aio_pika.connect(server.url()) as connection:
+        channel = await connection.channel()
+        queue = f"holdfast.dispatch.{name}.{lane_name(lane)}"
+        await channel.declare_queue(queue, durable=True, arguments={"x-queue-type": "quorum"})
+        for body in (b"", b"\xff" * 200, b"no:hint", b"0190a0b0-1111-7abc-8def-000000000001:-3"):
+            await channel.default_exchange.publish(aio_pika.Message(body), queue)
