@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 # Compiled once, not by each of the hundreds of processes that the tests start: some machines switch it off.
 unexport PYTHONDONTWRITEBYTECODE
-# For make run: what is started, where it listens, where everything it keeps goes; and sqlite or postgres, for the converter
+# For make run: what is started, where it listens, where everything it keeps goes; and sqlite or postgres (not for grading)
 SYSTEM ?= converter
 PORT ?= 8000
 DATA ?= ./data
@@ -26,10 +26,10 @@ help: ## List the commands
 setup: ## Make .venv ready with the project and all tools
 	@tools/bootstrap
 
-run: ## Set up and start a system (SYSTEM=converter|grading|reports PORT=8000 DATA=./data STORE=sqlite|postgres)
-	@test -d systems/$(SYSTEM)/run || { echo "run: no system $(SYSTEM); there are converter, grading and reports" >&2; exit 2; }
+run: ## Set up and start a system (SYSTEM=converter|grading|reports|screenshots PORT=8000 DATA=./data STORE=sqlite|postgres)
+	@test -d systems/$(SYSTEM)/run || { echo "run: no system $(SYSTEM); there are converter, grading, reports and screenshots" >&2; exit 2; }
 	@tools/bootstrap $(if $(filter converter-sqlite,$(SYSTEM)-$(STORE)),run,dev)
-	@exec $(BIN)/python -m systems.$(SYSTEM).run --port $(PORT) --data $(DATA) $(if $(filter converter,$(SYSTEM)),--store $(STORE))
+	@exec $(BIN)/python -m systems.$(SYSTEM).run --port $(PORT) --data $(DATA) $(if $(filter grading,$(SYSTEM)),,--store $(STORE))
 
 test: setup ## Set up and run the whole suite, with private servers
 	@tools/system

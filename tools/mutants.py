@@ -126,8 +126,8 @@ MUTANTS = (
     Mutant(
         "notify trusted",
         "worker/claiming.py",
-        "self._engine.store.wait_for_work(lanes, poll)",
-        "self._engine.store.wait_for_work(lanes, 1e9)",
+        "self._source.wait_for_work(lanes, poll)",
+        "self._source.wait_for_work(lanes, 1e9)",
     ),
     Mutant(
         "settlement sent once",

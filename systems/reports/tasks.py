@@ -21,13 +21,13 @@ from holdfast import (
     Snooze,
     Task,
 )
+from systems.common.databases import database_of
 from systems.reports.chain import DOCUMENTS, Chain, Resources
 from systems.reports.documents import Documents, Place
 from systems.reports.failures import failed, rule
 from systems.reports.model.asking import model_client
 from systems.reports.policy import retry_policy
 from systems.reports.records import Records, open_records
-from systems.reports.records.databases import database_of
 from systems.reports.schemas import Schema
 from systems.reports.settings import Settings
 from systems.reports.watch import look

@@ -6,8 +6,11 @@ from holdfast import Fatal, Retryable
 from systems.screenshots.codes import CODES, Code, message
 
 
-class ShotFailed(Exception):
-    """No picture came of it. *detail* takes the place of the code's own line where it can be said more exactly."""
+class ShotFailed(ValueError):
+    """No picture came of it. *detail* takes the place of the code's own line where it can be said more exactly.
+
+    A `ValueError`, so that whoever decodes a `Shot` that cannot be taken is told so, and not that something broke.
+    """
 
     def __init__(self, code: Code, detail: str = "") -> None:
         super().__init__(detail or message(code, final=True))

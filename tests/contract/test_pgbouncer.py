@@ -17,6 +17,7 @@ from holdfast.stores.postgres import PostgresStore
 from holdfast.wiring import SystemClock, SystemThreads
 from tests.conftest import installed
 from tests.contract.conftest import migrated
+from tests.contract.test_credits import shop  # noqa: F401 - its tests ask for it
 from tests.contract.world import World
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Postgres

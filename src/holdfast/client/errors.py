@@ -6,6 +6,7 @@ ClientError
 └── Problem              the API refused; `code` is what to rely on
     ├── BadRequest       400  BAD_REQUEST, BAD_JSON, BAD_CURSOR, KEY_IN_URL
     ├── Unauthenticated  401  no key, or one that is not known any more
+    ├── Unpaid           402  whoever pays has too few credits: `facts` has `required` and `available`
     ├── Forbidden        403  this key may not do that
     ├── NotFound         404  there is no such thing
     │   └── Gone              there was: it was kept for its time and then removed
@@ -16,6 +17,7 @@ ClientError
     ├── TooLarge         413  the body is too large
     ├── Invalid          422  something in the request is not as it must be; `errors` says where
     ├── RateLimited      429  too many requests; `retry_after` seconds to wait
+    │   └── QuotaExceeded     the quota of a day or month is used up; `facts` has `resets_at`
     └── ServerError      5xx  something went wrong there
         └── Unavailable  503  not now; `retry_after`
 """
@@ -62,6 +64,9 @@ class BadRequest(Problem): ...
 class Unauthenticated(Problem): ...
 
 
+class Unpaid(Problem): ...
+
+
 class Forbidden(Problem): ...
 
 
@@ -92,16 +97,25 @@ class Invalid(Problem): ...
 class RateLimited(Problem): ...
 
 
+class QuotaExceeded(RateLimited): ...
+
+
 class ServerError(Problem): ...
 
 
 class Unavailable(ServerError): ...
 
 
-_BY_CODE: dict[str, type[Problem]] = {"EXPIRED": Gone, "NOT_READY": NotReady, "JOB_FAILED": JobFailed}
+_BY_CODE: dict[str, type[Problem]] = {
+    "EXPIRED": Gone,
+    "NOT_READY": NotReady,
+    "JOB_FAILED": JobFailed,
+    "QUOTA_EXCEEDED": QuotaExceeded,
+}
 _BY_STATUS: dict[int, type[Problem]] = {
     400: BadRequest,
     401: Unauthenticated,
+    402: Unpaid,
     403: Forbidden,
     404: NotFound,
     409: Conflict,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.client.errors import ClientError, Problem, RateLimited, Unavailable, Unreachable
+from holdfast.client.errors import ClientError, Problem, QuotaExceeded, RateLimited, Unavailable, Unreachable
 from holdfast.errors import UsageError
 
 
@@ -41,6 +41,8 @@ def pause_seconds(
     *chance*, 0 to 1, keeps clients that failed together from coming back together.
     """
     if attempt >= (tries or patience.tries) or not isinstance(error, (RateLimited, Unavailable, Unreachable)):
+        return None
+    if isinstance(error, QuotaExceeded):  # for hours or days
         return None
     is_undone = isinstance(error, RateLimited) or not was_sent
     if not (is_undone or is_repeatable):

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from holdfast import Moved, Transaction
-from systems.reports.records.databases import Database, database_of
+from systems.common.databases import Database, database_of
 from systems.reports.records.tables import TABLES
 
 

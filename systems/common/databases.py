@@ -1,4 +1,7 @@
-"""Running a statement of ours, on SQLite or PostgreSQL, by itself or on the connection of a job's last transaction."""
+"""A system's own tables beside its jobs: one statement on SQLite or PostgreSQL, by itself or in a transaction of the engine's.
+
+One text of SQL for both: `$1` is written `?1` for SQLite, and the types have a meaning in each.
+"""
 
 from __future__ import annotations
 
@@ -119,4 +122,4 @@ def database_of(url: str) -> Database:
         return SqliteDatabase(url.removeprefix("sqlite:///").partition("?")[0])
     if url.startswith(("postgres://", "postgresql://")):
         return PostgresDatabase(url)
-    raise UsageError("DATABASE_URL is neither sqlite:/// nor postgresql://; reports need one of them")
+    raise UsageError("DATABASE_URL is neither sqlite:/// nor postgresql://; use one of them")

@@ -1,0 +1,11 @@
+"""The screenshots as the environment sets them: `holdfast worker systems.screenshots.app:app`."""
+
+from __future__ import annotations
+
+import os
+
+from systems.screenshots.settings import Settings
+from systems.screenshots.tasks import build
+
+screenshots = build(Settings.read(os.environ))
+app = screenshots.app

@@ -1,0 +1,75 @@
+"""What customers are promised (E76): tiers with their times and compensation, read from a file. Pure, but for reading it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from holdfast import UsageError
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_Credits = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    name: str
+    success_within: float | None = None  #: seconds from the request to the picture
+    retry_within: float | None = None  #: seconds from a retry by hand until it begins
+    compensation: int = 0  #: credits for each promise that was broken
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """Whose tier is which."""
+
+    customers: dict[str, Tier] = field(default_factory=dict)
+
+    def tier_of(self, names: Iterable[str | None]) -> Tier | None:
+        """Of the first of *names* that has one: the owner, then who pays for it."""
+        return next((self.customers[name] for name in names if name in self.customers), None)
+
+
+class _TierSection(msgspec.Struct, forbid_unknown_fields=True):
+    success_within: str | None = None
+    retry_within: str | None = None
+    compensation: _Credits = 0
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    tiers: dict[str, _TierSection] = {}
+    customers: dict[str, str] = {}
+
+
+def read_promises(file: Path) -> Promises:
+    """`UsageError` says in one line what in the file is off."""
+    try:
+        said = msgspec.convert(tomllib.loads(file.read_text()), _File)
+    except OSError:
+        raise UsageError(f"{file.name} cannot be read; SLA_FILE names the file of promises") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"{file.name}: {error}; see the example beside the screenshots") from None
+    tiers = {name: _tier(file.name, name, section) for name, section in said.tiers.items()}
+    unknown = {tier for tier in said.customers.values() if tier not in tiers}
+    if unknown:
+        known = ", ".join(tiers) or "none"
+        raise UsageError(f"{file.name}: customers name the tier {min(unknown)!r}; there are: {known}")
+    return Promises({name: tiers[tier] for name, tier in said.customers.items()})
+
+
+def _tier(file: str, name: str, section: _TierSection) -> Tier:
+    times: dict[str, Any] = {}
+    for key in ("success_within", "retry_within"):
+        text = getattr(section, key)
+        if text is None:
+            continue
+        number, unit = text[:-1], text[-1:]
+        if not (number.isascii() and number.isdigit() and len(number) <= 6) or unit not in _UNITS:
+            raise UsageError(f"{file}: tiers.{name}.{key} is {text[:40]!r}; it is a time such as 30s or 10m")
+        times[key] = float(int(number) * _UNITS[unit])
+    return Tier(name=name, compensation=section.compensation, **times)

@@ -1,0 +1,63 @@
+"""The knobs of the screenshots, read from the environment under exactly these names.
+
+What pages may reach and which Chromium is used are the browser's own: SCREENSHOTS_ALLOW, SCREENSHOTS_PORTS, SCREENSHOTS_CHROMIUM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from systems.common.knobs import Reader, amount, folder, read_knobs, server, text, whole
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Each field is the variable of the same name in capitals."""
+
+    database_url: str = "sqlite:///data/screenshots.db"
+    redis_url: str = field(default="", repr=False)  #: hands out due jobs; empty: the database does
+    images_dir: Path = Path("data/images")
+    policies_file: Path = HERE / "holdfast.toml"  #: policies per type, limits per user, windows (S10)
+    sla_file: Path = HERE / "sla.toml"  #: what customers are promised (E76)
+    screenshot_price: int = 1  #: in credits
+    pdf_price: int = 2
+    shot_seconds: float = 20.0  #: of one picture, with everything
+    sittings: int = 2  #: pictures at a time, of one worker process
+    worker_lease_ttl_sec: int = 90
+    worker_max_crashes: int = 3
+    stuck_after_sec: int = 1_800  #: an attempt that runs longer is stuck
+    stuck_jobs_every_sec: int = 300  #: at the latest: the engine looks more often (S4)
+    failed_jobs_every_sec: int = 30
+    delayed_jobs_every_sec: int = 10
+    books_every_sec: int = 5  #: how far analytics and promises may be behind
+    job_retention_sec: int = 2_592_000
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Settings:
+        """`UsageError` names the variable that cannot be read. An empty one counts as not set."""
+        return cls(**read_knobs(_READERS, environment))
+
+
+_READERS: dict[str, Reader] = {
+    "database_url": text,
+    "redis_url": server("redis", "rediss"),
+    "images_dir": folder,
+    "policies_file": folder,
+    "sla_file": folder,
+    "screenshot_price": whole(0, 1_000_000),
+    "pdf_price": whole(0, 1_000_000),
+    "shot_seconds": amount(600),
+    "sittings": whole(1, 64),
+    "worker_lease_ttl_sec": whole(2, 3_600),
+    "worker_max_crashes": whole(1, 1_000),
+    "stuck_after_sec": whole(1, 86_400),
+    "stuck_jobs_every_sec": whole(1, 86_400),
+    "failed_jobs_every_sec": whole(1, 86_400),
+    "delayed_jobs_every_sec": whole(1, 86_400),
+    "books_every_sec": whole(1, 3_600),
+    "job_retention_sec": whole(1, 1_000_000_000),
+}

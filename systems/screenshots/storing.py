@@ -1,0 +1,98 @@
+"""Where pictures are on disk. A name is made by us: job, lease, format; so a worker that was replaced overwrites nobody's.
+
+A picture is there whole or not at all. It goes when its job's result has expired; one that no job's result names is of an
+attempt that was cut off or came too late, and goes when no attempt can be about to name it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from holdfast import Holdfast, Job, JobRow, State
+from systems.common.parts import Part, sweep_parts
+from systems.screenshots.shot import FORMATS, Picture
+
+_NAME = re.compile(
+    rf"([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})\.[0-9]{{1,20}}\.(?:{'|'.join(FORMATS)})"
+)
+#: No attempt takes this long from the picture to its job's end.
+UNNAMED_FOR_SEC = 3600.0
+_AT_A_TIME = 100
+
+
+async def store(folder: Path, job: Job, picture: Picture) -> dict[str, Any]:
+    """Durable when this returns; what the job's result says of it."""
+    name = f"{job.id}.{job.epoch}.{picture.format}"
+
+    def write() -> None:
+        with Part(folder / name, "new") as part:
+            part.write(picture.data)
+            part.publish()
+
+    await anyio.to_thread.run_sync(write)
+    return {
+        "file": name,
+        "format": picture.format,
+        "width": picture.width,
+        "height": picture.height,
+        "bytes": len(picture.data),
+        "finalUrl": picture.url,
+        "pageStatus": picture.status,
+    }
+
+
+def picture_of(folder: Path, row: JobRow) -> Path | None:
+    """The file of a complete job; None when it has expired or is gone."""
+    name = row.result.get("file") if isinstance(row.result, dict) else None
+    if row.expired_at is not None or not isinstance(name, str) or not _NAME.fullmatch(name):
+        return None
+    path = folder / name
+    return path if path.exists() else None
+
+
+async def sweep(app: Holdfast, folder: Path, *, now: float | None = None) -> int:
+    """Remove what is over at *now*, in seconds since the epoch; how many files. Twice, or two at a time, changes nothing."""
+    at = time.time() if now is None else now
+    files = await anyio.to_thread.run_sync(lambda: list(_files(folder)))
+    swept = await anyio.to_thread.run_sync(lambda: sweep_parts(folder, now=at))
+    for first in range(0, len(files), _AT_A_TIME):
+        some = files[first : first + _AT_A_TIME]
+        rows = await _rows(app, sorted({job_id for _, job_id, _ in some}))
+        for path, job_id, changed in some:
+            if _is_over(rows.get(job_id), path.name, at - changed):
+                await anyio.to_thread.run_sync(path.unlink, True)
+                swept += 1
+    return swept
+
+
+def _is_over(row: JobRow | None, name: str, age: float) -> bool:
+    if row is None:
+        return age >= UNNAMED_FOR_SEC
+    if row.expired_at is not None:
+        return True
+    named = row.state is State.COMPLETE and isinstance(row.result, dict) and row.result.get("file") == name
+    return not named and age >= UNNAMED_FOR_SEC
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, str, float]]:
+    for path in folder.iterdir() if folder.exists() else ():
+        with contextlib.suppress(FileNotFoundError):  # somebody else sweeps too
+            if found := _NAME.fullmatch(path.name):
+                yield path, found[1], path.stat().st_mtime
+
+
+async def _rows(app: Holdfast, ids: list[str]) -> dict[str, JobRow]:
+    rows: dict[str, JobRow] = {}
+    after: str | None = None
+    while True:
+        page = await app.jobs(ids=ids, after=after, limit=_AT_A_TIME)
+        rows |= {row.id: row for row in page.rows}
+        if (after := page.next) is None:
+            return rows

@@ -1,0 +1,161 @@
+"""The Holdfast app of the screenshots: the types SCREENSHOT and PDF_GENERATION, and the housekeeping.
+
+`build(settings)` makes it; `systems.screenshots.app:app` is the one of the environment, for `holdfast worker`.
+
+No breaker stands before the browser: what a picture fails by is most often its page, and with a few bad pages anybody could
+stop everybody's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol
+
+from holdfast import (
+    THIS_JOB,
+    Every,
+    Holdfast,
+    Job,
+    Retention,
+    Retry,
+    Retryable,
+    Task,
+    UsageError,
+    fixed,
+    table,
+)
+from systems.screenshots.browser import Browser, Limits
+from systems.screenshots.failures import ShotFailed, rule
+from systems.screenshots.promises import Promises, read_promises
+from systems.screenshots.records import Books, open_books
+from systems.screenshots.settings import Settings
+from systems.screenshots.shot import Picture, Shot
+from systems.screenshots.sla import Sla
+from systems.screenshots.storing import store, sweep
+
+QUEUE, HOUSEKEEPING = "screenshots", "housekeeping"
+SCREENSHOT, PDF_GENERATION = "SCREENSHOT", "PDF_GENERATION"
+#: The preset of the source document: 4 attempts, 5 s, 25 s and 125 s apart. The file of policies says more of each type.
+DEFAULT_RETRY = Retry(4, backoff=table(["5s", "25s", "125s"]), jitter="none")
+#: What an attempt may take beyond the browser's time: it may wait for room once, and for the disk.
+_OTHER_TIME = timedelta(seconds=30)
+#: Beside the pictures one worker process keeps the books and the house.
+_OTHER_SLOTS = 2
+
+
+class Shooting(Protocol):
+    """Whoever takes pictures."""
+
+    async def shoot(self, shot: Shot) -> Picture: ...
+
+
+class Resources(NamedTuple):
+    browser: Shooting
+    books: Books
+
+
+PictureTask = Task[..., Coroutine[Any, Any, dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Screenshots:
+    """The app, its tasks and what they were made from."""
+
+    settings: Settings
+    promises: Promises
+    app: Holdfast
+    screenshot: PictureTask
+    pdf: PictureTask
+
+    def task_for(self, shot: Shot) -> PictureTask:
+        return self.pdf if shot.format == "pdf" else self.screenshot
+
+
+def build(
+    settings: Settings,
+    *,
+    open_browser: Callable[[], AbstractAsyncContextManager[Shooting]] | None = None,
+    **options: Any,
+) -> Screenshots:
+    """The screenshots on these settings. *options* go to `Holdfast` as they are."""
+    promises = read_promises(settings.sla_file)
+    if not settings.policies_file.exists():
+        raise UsageError(
+            f"{settings.policies_file.name} is not there; POLICIES_FILE names the file of policies"
+        )
+    kept = timedelta(seconds=settings.job_retention_sec)
+    dispatch = {"dispatch": settings.redis_url} if settings.redis_url else {}
+    app = Holdfast(
+        settings.database_url,
+        policies=settings.policies_file,
+        lease=timedelta(seconds=settings.worker_lease_ttl_sec),
+        concurrency=settings.sittings + _OTHER_SLOTS,
+        retention=Retention(results=kept, jobs=kept, events=kept),
+        **(dispatch | options),
+    )
+    limits = Limits(sittings=settings.sittings, seconds=settings.shot_seconds)
+
+    @app.lifespan
+    async def resources() -> AsyncIterator[Resources]:
+        opening = open_browser() if open_browser is not None else Browser(limits)
+        async with open_books(settings.database_url) as books, opening as browser:
+            yield Resources(browser, books)
+
+    given: dict[str, Any] = {
+        "queue": QUEUE,
+        "timeout": timedelta(seconds=2 * settings.shot_seconds) + _OTHER_TIME,
+        "stuck_after": timedelta(seconds=settings.stuck_after_sec),
+        "stuck_action": "retry",
+        "max_crashes": settings.worker_max_crashes,
+        "rules": [rule],
+    }
+
+    @app.task(name=SCREENSHOT, retry=DEFAULT_RETRY, price=settings.screenshot_price, **given)
+    async def screenshot(shot: Shot, *, job: Job = THIS_JOB) -> dict[str, Any]:
+        """Take the picture, put it on disk; where it is."""
+        return await store(settings.images_dir, job, await _shoot(job, shot))
+
+    @app.task(
+        name=PDF_GENERATION,
+        retry=Retry(3, backoff=fixed("30s"), jitter="none"),
+        price=settings.pdf_price,
+        **given,
+    )
+    async def pdf(shot: Shot, *, job: Job = THIS_JOB) -> dict[str, Any]:
+        """The same, as sheets."""
+        return await store(settings.images_dir, job, await _shoot(job, shot))
+
+    _keep_house(app, settings, promises)
+    return Screenshots(settings, promises, app, screenshot, pdf)
+
+
+async def _shoot(job: Job, shot: Shot) -> Picture:
+    """Whoever reads why the last attempt failed is not promised another."""
+    browser: Shooting = job.resources.browser
+    try:
+        return await browser.shoot(shot)
+    except ShotFailed as failed:
+        if failed.again and job.attempt >= job.max_attempts:
+            raise Retryable(failed.line(final=True), code=failed.code.value) from failed
+        raise
+
+
+def _keep_house(app: Holdfast, settings: Settings, promises: Promises) -> None:
+    @app.schedule(Every(timedelta(seconds=settings.books_every_sec)))
+    @app.task(name="keep_books", queue=HOUSEKEEPING, timeout="5m", retry=1, store_result=False)
+    async def keep_books(*, job: Job = THIS_JOB) -> None:
+        """Write down what has happened, and judge the promises that are due (E76)."""
+        books: Books = job.resources.books
+        await books.follow(app, promises)
+        await Sla(app, books).judge()
+
+    @app.schedule(Every("10m"))
+    @app.task(name="sweep_images", queue=HOUSEKEEPING, timeout="5m", retry=1)
+    async def sweep_images(*, job: Job = THIS_JOB) -> int:
+        """Remove the pictures whose time is over; how many."""
+        await job.resources.books.forget(time.time() - settings.job_retention_sec)
+        return await sweep(app, settings.images_dir)

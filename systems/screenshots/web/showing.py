@@ -1,0 +1,97 @@
+"""A screenshot as its owner sees it, in the words of the source document."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast import Event, JobRow, State
+from systems.screenshots.codes import CODES, Code, message
+
+STATUS = {
+    State.QUEUED: "QUEUED",
+    State.PROCESSING: "PROCESSING",
+    State.COMPLETE: "COMPLETED",
+    State.FAILED: "FAILED",
+    State.CANCELLED: "CANCELLED",
+}
+PRIORITY = {10: "HIGH", 0: "NORMAL", -10: "LOW"}
+#: What people do with a job, as the trail tells it.
+AUDITED = {
+    "queued": "REQUESTED",
+    "manual_retry": "MANUAL_RETRY",
+    "redriven": "REDRIVEN",
+    "cancelled": "CANCELLED",
+    "discarded": "DISCARDED",
+    "retry": "AUTOMATIC_RETRY",
+    "reclaimed": "RECOVERED",
+}
+
+
+def show(row: JobRow) -> dict[str, Any]:
+    """*nextRetryAt* is set while it waits for an automatic retry, *errorCode* when it has failed."""
+    payload = row.payload if isinstance(row.payload, dict) else {}
+    shot: dict[str, Any] = payload.get("shot") or {}
+    code, line = _said(row)
+    waits = row.state is State.QUEUED and row.attempt > 0
+    retries = max(row.attempt - 1, 0) if row.state is not State.QUEUED else row.attempt
+    done = row.state is State.COMPLETE and row.expired_at is None
+    found: dict[str, Any] = row.result if done and isinstance(row.result, dict) else {}
+    return {
+        "jobId": row.id,
+        "type": row.task,
+        "status": STATUS[row.state],
+        "url": shot.get("url", ""),
+        "format": shot.get("format", "png"),
+        "priority": PRIORITY.get(row.priority, str(row.priority)),
+        "retryCount": retries,
+        "maxRetries": row.max_attempts - 1,
+        "manualRetryCount": row.manual_retry_count,
+        "retryType": row.retry_type,
+        "isRetryable": row.is_retryable,
+        "nextRetryAt": _moment(row.run_at) if waits else None,
+        "lastFailureReason": line or None,
+        "errorCode": code if row.state is State.FAILED else None,
+        "createdAt": _moment(row.created_at),
+        "startedAt": _moment(row.started_at),
+        "completedAt": _moment(row.finished_at),
+        "imageUrl": f"/api/v1/screenshots/{row.id}/image" if done else None,
+        "image": {name: value for name, value in found.items() if name != "file"} or None,
+    }
+
+
+def audit(row: JobRow, events: list[Event]) -> list[dict[str, Any]]:
+    """Who did what with it, and when; oldest first (S8)."""
+    unsaid = {"queued": row.owner, "retry": "system", "reclaimed": "system"}
+    return [
+        {
+            "at": _moment(event.at),
+            "action": AUDITED[event.kind],
+            "by": event.meta.get("by") or unsaid.get(event.kind),
+            "attempt": event.attempt,
+            "reason": event.meta.get("error_code") or event.meta.get("reason"),
+        }
+        for event in events
+        if event.kind in AUDITED
+    ]
+
+
+def _said(row: JobRow) -> tuple[str | None, str]:
+    if row.state is State.FAILED:
+        return row.error_code, _line(row.error_code, row.error_message, final=True)
+    if row.state in (State.COMPLETE, State.CANCELLED) or row.last_failure is None:
+        return None, ""
+    code = row.last_failure.get("code")
+    return code, _line(code, row.last_failure.get("message"), final=False)
+
+
+def _line(code: str | None, said: str | None, *, final: bool) -> str:
+    """Ours for our own codes, the engine's for its own."""
+    if code in {known.value for known in CODES}:
+        ours = Code(code)
+        return said if said and final and not CODES[ours].again else message(ours, final=final)
+    return said or ""
+
+
+def _moment(when: datetime | None) -> str | None:
+    return None if when is None else when.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,201 @@
+"""A retry by hand: every answer of the source document's tables, and what two at a time come to (S2, E33)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from tests.systems.screenshots.api.world import SHOTS, Easel, World, eventually
+
+pytestmark = pytest.mark.anyio
+
+FAILING, HANGING = "https://example.com/fail/x", "https://example.com/hang/x"
+MUST = "Job must be in FAILED status or stuck (>30 min processing)"
+
+
+async def failed(world: World, who: str = "ann") -> str:
+    job_id = await world.shot(who, FAILING)
+    assert (await world.ended(job_id))["status"] == "FAILED"
+    return job_id
+
+
+# -- the table of errors ----------------------------------------------------------------------------------------------
+async def test_a_job_that_is_being_processed_and_not_stuck_is_a_validation_error(world: World) -> None:  # S2
+    job_id = await world.shot(url=HANGING)
+    await world.running(job_id)
+    refused = await world.retry(job_id)
+    assert refused.status_code == 400
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert {name: refused.json()[name] for name in ("error", "message", "status", "detail", "code")} == {
+        "error": "VALIDATION_ERROR",
+        "message": MUST,
+        "status": 400,
+        "detail": MUST,
+        "code": "VALIDATION_ERROR",
+    }
+
+
+async def test_a_complete_job_is_a_validation_error(world: World) -> None:  # S2
+    job_id = await world.shot()
+    await world.ended(job_id)
+    refused = await world.retry(job_id)
+    assert (refused.status_code, refused.json()["error"], refused.json()["message"]) == (
+        400,
+        "VALIDATION_ERROR",
+        MUST,
+    )
+
+
+async def test_a_job_that_somebody_else_was_quicker_with_is_a_concurrent_modification(
+    make_world: Callable[..., World],
+) -> None:  # S2 E33
+    async with make_world().open(works=False) as world:
+        job_id = await world.shot()  # in line already: another click, or the scheduler, was first
+        refused = await world.retry(job_id)
+        assert (refused.status_code, refused.json()["error"]) == (409, "CONCURRENT_MODIFICATION")
+        assert refused.json()["message"] == "Job is currently being processed by another worker"
+        assert await world.balance() == (99, 1, 0)
+
+
+async def test_who_has_too_few_credits_is_told_how_many_are_needed_and_there(world: World) -> None:  # S2 S3
+    job_id = await failed(world)
+    await world.app.credits.adjust("user:7", -100, reason="spent elsewhere")
+    refused = await world.retry(job_id)
+    assert refused.status_code == 402
+    told = refused.json()
+    assert (told["error"], told["requiredCredits"], told["availableCredits"]) == (
+        "INSUFFICIENT_CREDITS",
+        1,
+        0,
+    )
+    assert (await world.look(job_id))["status"] == "FAILED"
+    refused = await world.ask("ann", "POST", SHOTS, {"url": FAILING, "format": "pdf"})
+    assert (refused.status_code, refused.json()["requiredCredits"]) == (402, 2)
+
+
+async def test_the_job_of_somebody_else_is_forbidden_and_one_that_is_not_there_is_not_found(
+    world: World,
+) -> None:  # S2 E66
+    job_id = await failed(world)
+    for who, status in (("bob", 403), ("viewer", 403), ("nobody", 401)):
+        assert (await world.retry(job_id, who)).status_code == status
+    missing = await world.retry("00000000-0000-7000-8000-000000000000")
+    assert (missing.status_code, missing.json()["error"]) == (404, "NOT_FOUND")
+    assert (await world.retry("../../etc")).status_code == 404
+    assert (await world.retry(job_id, "operator")).status_code == 200
+    assert (await world.ended(job_id))["manualRetryCount"] == 1
+
+
+async def test_errors_are_retried_or_not_as_the_table_says(world: World) -> None:  # S2 E10
+    passing = await world.ended(await world.shot(url="https://example.com/fail/a"))
+    assert (passing["retryCount"], passing["errorCode"]) == (2, "CONNECTION_FAILED")
+    fatal = await world.ended(await world.shot(url="https://example.com/bad/a"))
+    assert (fatal["retryCount"], fatal["errorCode"]) == (0, "SELECTOR_NOT_FOUND")
+    assert fatal["lastFailureReason"] == "Nothing that can be seen on the page matches the selector."
+
+
+# -- prevention of races ----------------------------------------------------------------------------------------------
+async def test_of_ten_clicks_at_once_one_is_accepted_and_runs_and_is_paid(world: World) -> None:  # S2 S3 E33
+    job_id = await failed(world)
+    easel = world.browser
+    assert isinstance(easel, Easel)
+    easel.taken.clear()
+    answers = await asyncio.gather(*(world.retry(job_id) for _ in range(10)))
+    assert sorted(answer.status_code for answer in answers).count(200) == 1
+    await world.ended(job_id)
+    assert easel.taken[FAILING] == 3  # the attempts of one life
+    assert (await world.kinds(job_id)).count("manual_retry") == 1
+    assert await world.balance() == (100, 0, 0)
+
+
+async def test_a_retry_of_a_waiting_job_costs_nothing_and_leaves_no_second_run(
+    make_world: Callable[..., World],
+) -> None:  # S2 S3 E33
+    slow = '[tasks.SCREENSHOT]\nmax_attempts = 3\nbackoff = { fixed = "1h", jitter = "none" }\n'
+    async with make_world(policies=slow).open(credits=1) as world:
+        url = "https://example.com/fail-1/x"
+        job_id = await world.shot(url=url)
+        await world.until(job_id, lambda shown: shown["nextRetryAt"] is not None)
+        assert await world.balance() == (0, 1, 0)
+        assert (await world.retry(job_id)).status_code == 200
+        assert (await world.ended(job_id))["status"] == "COMPLETED"
+        assert world.browser.taken[url] == 2  # type: ignore[attr-defined]
+        assert await world.balance() == (0, 0, 1)
+
+
+async def test_a_stuck_job_is_retried_by_its_owner_before_the_sweep_comes(
+    make_world: Callable[..., World],
+) -> None:  # S2 E30 E33
+    async with make_world(stuck_after_sec=1).open() as world:
+        await world.app.pause("stuck", kind="duty")
+        job_id = await world.shot(url=HANGING)
+        await world.running(job_id)
+        assert (await world.retry(job_id)).status_code == 400
+        await eventually(world.stuck)
+        world.browser.free.set()  # type: ignore[attr-defined]
+        retried = await world.retry(job_id)
+        shown = await world.ended(job_id)
+        # Freed and retried at one moment: whichever was first, it is one picture, paid once.
+        assert retried.status_code in (200, 400, 409)
+        assert shown["status"] == "COMPLETED"
+        assert await world.balance() == (99, 0, 1)
+
+
+async def test_a_stuck_job_whose_attempt_never_ends_is_taken_from_it(
+    make_world: Callable[..., World],
+) -> None:  # S2 E30 E33
+    async with make_world(stuck_after_sec=1).open() as world:
+        await world.app.pause("stuck", kind="duty")
+        job_id = await world.shot(url=HANGING)
+        await eventually(world.stuck)
+        assert (await world.retry(job_id)).status_code == 200
+        assert "reclaimed" in await world.kinds(job_id)
+        world.browser.free.set()  # type: ignore[attr-defined]
+        assert (await world.ended(job_id))["status"] == "COMPLETED"
+        assert await world.balance() == (99, 0, 1)
+
+
+# -- quotas -----------------------------------------------------------------------------------------------------------
+async def test_a_user_has_as_many_retries_a_day_as_its_quota_says(world: World) -> None:  # S3 S10 E18
+    job_id = await failed(world)
+    await world.app.credits.set_quota("user:7", retries_per_day=1)
+    assert (await world.retry(job_id)).status_code == 200
+    await world.ended(job_id)
+    refused = await world.retry(job_id)
+    told = refused.json()
+    assert (refused.status_code, told["error"], told["quota"], told["limit"]) == (
+        429,
+        "QUOTA_EXCEEDED",
+        "retries_per_day",
+        1,
+    )
+    assert told["resetsAt"].endswith("T00:00:00+00:00")
+
+
+async def test_an_organisation_pays_for_its_members_and_reaches_their_screenshots(world: World) -> None:  # S3
+    await world.app.credits.open("user:8", paid_by="org:acme")
+    job_id = await failed(world, "bob")
+    assert (await world.retry(job_id, "ann")).status_code == 403
+    assert (await world.retry(job_id, "acme")).status_code == 200
+    await world.ended(job_id)
+    await world.ended(await world.shot("bob"))
+    assert (await world.balance("org:acme"), await world.balance("user:8")) == ((99, 0, 1), (100, 0, 0))
+    bobs = f"{SHOTS}?owner=user:8"
+    assert len((await world.ask("acme", "GET", bobs)).json()["screenshots"]) == 2
+    assert (await world.ask("ann", "GET", bobs)).status_code == 403
+    assert (await world.ask("acme", "GET", SHOTS)).json()["screenshots"] == []
+    assert (await world.ask("bob", "GET", "/api/v1/credits")).json() == {
+        "owner": "user:8",
+        "account": "org:acme",
+        "availableCredits": 99,
+        "reservedCredits": 0,
+        "spentCredits": 1,
+    }
+    await world.app.credits.set_quota(
+        "org:acme", retries_per_day=1
+    )  # one was used by the organisation itself
+    refused = await world.retry(await failed(world, "bob"), "bob")
+    assert (refused.status_code, refused.json()["quota"]) == (429, "retries_per_day")
+    assert int(refused.headers["retry-after"]) >= 1

@@ -1,0 +1,198 @@
+"""Promises to customers: judged once, broken once, compensated once (E76)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import UsageError
+from systems.screenshots.promises import Tier, read_promises
+from systems.screenshots.settings import HERE
+from systems.screenshots.sla import Sla, kept_success
+from tests.systems.screenshots.api.world import ADMIN, PAGE, Easel, World
+
+pytestmark = pytest.mark.anyio
+
+SLA = """
+[tiers.gold]
+success_within = "2m"
+retry_within = "30s"
+compensation = 5
+[tiers.silver]
+success_within = "10m"
+[customers]
+"user:7" = "gold"
+"org:acme" = "gold"
+"user:9" = "silver"
+"""
+HANGING, FAILING, BAD = (f"https://example.com/{what}/x" for what in ("hang", "fail", "bad"))
+
+
+class Court:
+    """A world in which promises are judged as if it were later."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.sla = world, Sla(world.app, world.books)
+
+    async def judge(self, *, later: float = 0.0) -> int:
+        await self.world.books.follow(self.world.app, self.world.screenshots.promises)
+        return await self.sla.judge(time.time() + later)
+
+    async def found(self) -> list[tuple[str, str, str, int]]:
+        return [(one.job_id, one.kind, one.account, one.credits) for one in await self.sla.breaches()]
+
+
+@pytest.fixture
+async def court(make_world: Callable[..., World]) -> AsyncIterator[Court]:
+    async with make_world(sla=SLA).open() as world:
+        yield Court(world)
+
+
+@pytest.fixture
+async def each_court(tmp_path: Path, database_url: str) -> AsyncIterator[Court]:
+    """On each kind of store."""
+    async with World(tmp_path, database_url, Easel(), sla=SLA).open() as world:
+        yield Court(world)
+
+
+async def test_a_late_picture_is_compensated_once_however_often_it_is_judged(
+    each_court: Court,
+) -> None:  # E76
+    court, world = each_court, each_court.world
+    job_id = await world.shot(url=HANGING)
+    await world.running(job_id)
+    assert await court.judge(later=119) == 0
+    assert await court.judge(later=121) == 1
+    assert await court.judge(later=121) == 0
+    assert await court.found() == [(job_id, "SUCCESS", "user:7", 5)]
+    assert await world.balance() == (104, 1, 0)
+    [grant] = [
+        one for one in (await world.app.credits.account("user:7")).grants if one.source == "compensation"
+    ]
+    assert (grant.id, grant.amount) == (f"sla:{job_id}:SUCCESS", 5)
+    told = (await world.ask("operator", "GET", f"{ADMIN}/sla/breaches")).json()["breaches"]
+    assert [(one["jobId"], one["kind"], one["tier"]) for one in told] == [(job_id, "SUCCESS", "gold")]
+    assert told[0]["compensatedAt"] is not None
+    assert (await world.ask("operator", "GET", f"{ADMIN}/analytics")).json()["cost"][
+        "compensationCredits"
+    ] == 5
+
+
+async def test_what_is_there_in_time_is_no_breach_nor_what_nobody_could_have_taken(
+    court: Court,
+) -> None:  # E76
+    world = court.world
+    for url in (PAGE, BAD):
+        await world.ended(await world.shot(url=url))
+    cancelled = await world.shot(url=HANGING)
+    await world.running(cancelled)
+    await world.app.cancel(cancelled)
+    await world.shot("bob", HANGING)  # nobody has promised bob anything
+    assert await court.judge(later=3600) == 0
+    assert await court.found() == []
+
+
+async def test_a_picture_is_in_time_at_the_very_moment_and_late_behind_it(court: Court) -> None:  # E76
+    job_id = await court.world.shot()
+    await court.world.ended(job_id)
+    row = await court.world.app.job(job_id)
+    assert row.finished_at is not None
+    there = row.finished_at.timestamp()
+    assert (kept_success(row, there), kept_success(row, there - 0.001), kept_success(None, 0)) == (
+        True,
+        False,
+        True,
+    )
+
+
+async def test_a_picture_that_failed_for_good_breaks_the_promise(court: Court) -> None:  # E76
+    job_id = await court.world.shot(url=FAILING)
+    await court.world.ended(job_id)
+    assert await court.judge(later=3600) == 1
+    assert await court.found() == [(job_id, "SUCCESS", "user:7", 5)]
+
+
+async def test_a_customer_that_pays_for_others_has_its_promise_for_all_of_them(court: Court) -> None:  # E76
+    world = court.world
+    await world.app.credits.open("user:8", paid_by="org:acme")
+    job_id = await world.shot("bob", HANGING)
+    await world.running(job_id)
+    assert await court.judge(later=3600) == 1
+    assert await court.found() == [(job_id, "SUCCESS", "org:acme", 5)]
+    assert await world.balance("org:acme") == (104, 1, 0)
+
+
+async def test_a_retry_by_hand_begins_within_its_time(make_world: Callable[..., World]) -> None:  # E76
+    async with make_world(sla=SLA).open(works=False) as world:
+        court = Court(world)
+        async with world.working():
+            kept, broken = [await world.shot(url=f"{FAILING}/{number}") for number in range(2)]
+            for job_id in (kept, broken):
+                await world.ended(job_id)
+            await world.retry(kept)
+            await world.ended(kept)
+        await world.retry(broken)  # and nobody works
+        assert await court.judge(later=29) == 0
+        assert await court.judge(later=31) == 1
+        assert await court.found() == [(broken, "RETRY", "user:7", 5)]
+
+
+async def test_a_judge_that_was_killed_at_any_point_has_paid_once_when_another_has_come(
+    each_court: Court, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E76
+    court, world = each_court, each_court.world
+    job_id = await world.shot(url=FAILING)
+    await world.ended(job_id)
+    run, left = world.books.run, 0
+
+    async def dies(sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ConnectionError("killed here")
+        return await run(sql, *values)
+
+    for steps in range(1, 12):  # one step further each time
+        left = steps
+        monkeypatch.setattr(world.books, "run", dies)
+        try:
+            await court.judge(later=3600)
+        except ConnectionError:
+            continue
+        finally:
+            monkeypatch.setattr(world.books, "run", run)
+    await court.judge(later=3600)
+    assert len(await court.found()) == 1
+    assert await world.balance() == (105, 0, 0)
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+def test_the_file_that_comes_with_it_can_be_read() -> None:  # E76
+    promises = read_promises(HERE / "sla.toml")
+    assert promises.tier_of([None, "user:demo"]) == Tier(
+        name="gold", success_within=120.0, retry_within=30.0, compensation=5
+    )
+    assert promises.tier_of(["user:1"]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[customers]\n"user:7" = "gold"', "customers name the tier 'gold'; there are: none"),
+        ('[tiers.gold]\nsuccess_within = "soon"', "tiers.gold.success_within is 'soon'"),
+        ('[tiers.gold]\nsucces_within = "2m"', "unknown field `succes_within`"),
+        ("[tiers.gold]\ncompensation = -1", ">= 0"),
+        ("[tiers", "sla.toml: "),
+    ],
+)
+def test_a_bad_file_is_told_in_one_line(tmp_path: Path, text: str, says: str) -> None:  # E76
+    (tmp_path / "sla.toml").write_text(text)
+    with pytest.raises(UsageError) as refused:
+        read_promises(tmp_path / "sla.toml")
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert str(tmp_path) not in str(refused.value)
