@@ -6,7 +6,8 @@ While a report will be tried again the message says so; once it has failed it pr
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+
+from systems.common.tenses import Known, fatal, passing
 
 
 class Code(StrEnum):
@@ -43,54 +44,35 @@ class Code(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class Known(NamedTuple):
-    status: int  #: of the answer in which it stands
-    again: bool  #: whether it is tried again
-    trying: str  #: while it will be; the same as *final* for what is never tried again
-    final: str
-
-
-def _fatal(status: int, text: str) -> Known:
-    return Known(status, False, text, text)
-
-
-def _passing(status: int, text: str, final: str) -> Known:
-    return Known(status, True, f"{text} It will be tried again.", f"{text} {final}")
-
-
-_LATER = "Trying again did not help; use Retry later."
-
 CODES: dict[Code, Known] = {
-    Code.INVALID_SOURCE: _fatal(422, "This source is not an address of a document that may be read here."),
-    Code.INVALID_SCHEMA: _fatal(422, "This is not a JSON schema that can be used here."),
-    Code.INVALID_REQUEST: _fatal(422, "This request cannot be understood."),
-    Code.MISSING_OBJECT: _fatal(404, "There is no document at this address."),
-    Code.UNSUPPORTED_TYPE: _fatal(415, "Documents of this kind cannot be read; send text."),
-    Code.CORRUPT_METADATA: _fatal(422, "What the store says of the document does not fit its content."),
-    Code.TOO_LARGE: _fatal(413, "The document is larger than may be sent to the model."),
-    Code.NOT_TEXT: _fatal(422, "The document holds no text: it is empty, binary or encrypted."),
-    Code.SOURCE_CHANGED: _fatal(409, "The document was changed while it was worked on; ask for it again."),
-    Code.MODEL_TIMEOUT: _passing(504, "The model did not answer in time.", _LATER),
-    Code.MODEL_UNREACHABLE: _passing(502, "The model could not be reached.", _LATER),
-    Code.MODEL_THROTTLED: _passing(429, "The model is asked too often.", _LATER),
-    Code.MODEL_5XX: _passing(502, "The model had an error of its own.", _LATER),
-    Code.MODEL_4XX: _fatal(
-        422, "The model refused the request; its settings or the document do not suit it."
-    ),
-    Code.MODEL_REFUSED: _fatal(422, "The model refused to answer for this document."),
-    Code.MODEL_FILTERED: _fatal(422, "The provider's filter withheld the answer for this document."),
-    Code.OUTPUT_CUT: _fatal(422, "The model's answer was cut off at its longest; raise MODEL_MAX_TOKENS."),
-    Code.OUTPUT_TOO_LARGE: _fatal(422, "The model's answer was larger than any report may be."),
-    Code.NOT_JSON: _fatal(422, "The model's answer is not JSON; it was kept for an operator."),
-    Code.SCHEMA_MISMATCH: _fatal(
+    Code.INVALID_SOURCE: fatal(422, "This source is not an address of a document that may be read here."),
+    Code.INVALID_SCHEMA: fatal(422, "This is not a JSON schema that can be used here."),
+    Code.INVALID_REQUEST: fatal(422, "This request cannot be understood."),
+    Code.MISSING_OBJECT: fatal(404, "There is no document at this address."),
+    Code.UNSUPPORTED_TYPE: fatal(415, "Documents of this kind cannot be read; send text."),
+    Code.CORRUPT_METADATA: fatal(422, "What the store says of the document does not fit its content."),
+    Code.TOO_LARGE: fatal(413, "The document is larger than may be sent to the model."),
+    Code.NOT_TEXT: fatal(422, "The document holds no text: it is empty, binary or encrypted."),
+    Code.SOURCE_CHANGED: fatal(409, "The document was changed while it was worked on; ask for it again."),
+    Code.MODEL_TIMEOUT: passing(504, "The model did not answer in time."),
+    Code.MODEL_UNREACHABLE: passing(502, "The model could not be reached."),
+    Code.MODEL_THROTTLED: passing(429, "The model is asked too often."),
+    Code.MODEL_5XX: passing(502, "The model had an error of its own."),
+    Code.MODEL_4XX: fatal(422, "The model refused the request; its settings or the document do not suit it."),
+    Code.MODEL_REFUSED: fatal(422, "The model refused to answer for this document."),
+    Code.MODEL_FILTERED: fatal(422, "The provider's filter withheld the answer for this document."),
+    Code.OUTPUT_CUT: fatal(422, "The model's answer was cut off at its longest; raise MODEL_MAX_TOKENS."),
+    Code.OUTPUT_TOO_LARGE: fatal(422, "The model's answer was larger than any report may be."),
+    Code.NOT_JSON: fatal(422, "The model's answer is not JSON; it was kept for an operator."),
+    Code.SCHEMA_MISMATCH: fatal(
         422, "The model's answer does not fit the schema; it was kept for an operator."
     ),
-    Code.IO_ERROR: _passing(503, "A store of documents, or the database, did not do it just now.", _LATER),
-    Code.WRITE_CONFLICT: _fatal(409, "Another report has this name already; use Retry to write it anew."),
-    Code.NOT_READY: _fatal(409, "The report is not finished yet."),
-    Code.EXPIRED: _fatal(404, "This was removed by retention, or never existed."),
-    Code.FORBIDDEN: _fatal(403, "This isn’t yours."),
-    Code.UNKNOWN: _passing(500, "Something unexpected went wrong.", "Use Retry, or tell us if it stays."),
+    Code.IO_ERROR: passing(503, "A store of documents, or the database, did not do it just now."),
+    Code.WRITE_CONFLICT: fatal(409, "Another report has this name already; use Retry to write it anew."),
+    Code.NOT_READY: fatal(409, "The report is not finished yet."),
+    Code.EXPIRED: fatal(404, "This was removed by retention, or never existed."),
+    Code.FORBIDDEN: fatal(403, "This isn’t yours."),
+    Code.UNKNOWN: passing(500, "Something unexpected went wrong.", "Use Retry, or tell us if it stays."),
 }
 
 #: What the model said was of no use: each of these is captured (P5).

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 import psycopg
 import pytest
 
@@ -38,7 +36,8 @@ async def test_a_lane_full_of_held_jobs_does_not_slow_the_others(
             assert await store.swap_breaker(Dependency("gateway"), opened, holds=True)
         written = rows_written(postgres_url)
         beside = [await time_claim(store, worker, [FREE, HELD]) for _ in range(40)]
-        assert median(beside) < 3 * median(without)  # 1.5 on a quiet machine
+        # The quickest of each: whatever else this machine does at the time makes none of them quicker.
+        assert min(beside) < 3 * min(without)  # 1.5 on a quiet machine
         assert rows_written(postgres_url) == written
 
 

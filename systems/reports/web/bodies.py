@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from fastapi import Request
 
+from systems.common.asking import UNREADABLE, body_of, why_unreadable
 from systems.reports.codes import Code
 from systems.reports.prompt import LONGEST_INSTRUCTIONS
 from systems.reports.web.problems import Refused
@@ -31,17 +32,11 @@ class AskRevalidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def read_body(request: Request, kind: type[T]) -> T:
-    taken = bytearray()
-    async for piece in request.stream():
-        taken += piece
-        if len(taken) > MOST_BODY:
-            raise Refused(
-                Code.TOO_LARGE,
-                f"The request is larger than {MOST_BODY:,} bytes.",
-                headers={"connection": "close"},
-            )
+    body = await body_of(request, MOST_BODY)
+    if body is None:
+        detail = f"The request is larger than {MOST_BODY:,} bytes."
+        raise Refused(Code.TOO_LARGE, detail, headers={"connection": "close"})
     try:
-        return msgspec.json.decode(bytes(taken) or b"{}", type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        line = str(error).split("\n", 1)[0][:200]
-        raise Refused(Code.INVALID_REQUEST, f"The body is not what is asked for here: {line}.") from None
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except UNREADABLE as error:
+        raise Refused(Code.INVALID_REQUEST, why_unreadable(error)) from None

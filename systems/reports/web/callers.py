@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from holdfast import Holdfast, JobRow
+from systems.common.asking import key_of
 from systems.reports.codes import Code
 from systems.reports.settings import Settings
 from systems.reports.web.problems import Refused
-
-_LONGEST_KEY = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +43,7 @@ class Callers:
         self._app = app
 
     async def of(self, request: Request) -> Caller:
-        given = request.headers.getlist("authorization")
-        scheme, _, secret = (given[0] if given else "").strip().partition(" ")
-        secret = secret.strip()
-        key = None
-        if len(given) == 1 and scheme.lower() == "bearer" and 1 <= len(secret) <= _LONGEST_KEY:
-            key = await self._app.find_key(secret)
+        key = await key_of(self._app, request)
         if key is None:
             challenge = {"www-authenticate": 'Bearer realm="reports"'}
             detail = "This needs a key: holdfast keys create, then Authorization: Bearer …"

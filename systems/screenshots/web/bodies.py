@@ -8,6 +8,7 @@ import msgspec
 from fastapi import Request
 
 from holdfast.outbound import TargetNotAllowed
+from systems.common.asking import UNREADABLE, body_of, why_unreadable
 from systems.screenshots.codes import Code
 from systems.screenshots.failures import ShotFailed
 from systems.screenshots.guard import Rules
@@ -75,20 +76,12 @@ def _open_url(url: str, rules: Rules) -> str:
 
 
 async def read_body(request: Request, kind: type[T]) -> T:
-    taken = bytearray()
-    async for piece in request.stream():
-        taken += piece
-        if len(taken) > MOST_BODY:
-            raise Refused(
-                "TOO_LARGE",
-                f"The request is larger than {MOST_BODY:,} bytes.",
-                headers={"connection": "close"},
-            )
+    body = await body_of(request, MOST_BODY)
+    if body is None:
+        detail = f"The request is larger than {MOST_BODY:,} bytes."
+        raise Refused("TOO_LARGE", detail, headers={"connection": "close"})
     try:
-        return msgspec.json.decode(bytes(taken) or b"{}", type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        line = str(error).split("\n", 1)[0][:200]
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except UNREADABLE as error:
         status = 422 if isinstance(error, msgspec.ValidationError) else 400
-        raise Refused(
-            "VALIDATION_ERROR", f"The body is not what is asked for here: {line}.", status=status
-        ) from None
+        raise Refused("VALIDATION_ERROR", why_unreadable(error), status=status) from None

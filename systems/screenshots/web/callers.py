@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from holdfast import Holdfast, UsageError
+from systems.common.asking import key_of
 from systems.screenshots.web.problems import Refused
-
-_LONGEST_KEY = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +34,7 @@ class Callers:
         self._app = app
 
     async def of(self, request: Request) -> Caller:
-        given = request.headers.getlist("authorization")
-        scheme, _, secret = (given[0] if given else "").strip().partition(" ")
-        secret = secret.strip()
-        key = None
-        if len(given) == 1 and scheme.lower() == "bearer" and 1 <= len(secret) <= _LONGEST_KEY:
-            key = await self._app.find_key(secret)
+        key = await key_of(self._app, request)
         if key is None:
             raise Refused("UNAUTHENTICATED", headers={"www-authenticate": 'Bearer realm="screenshots"'})
         owner = key.owner or f"key:{key.id}"

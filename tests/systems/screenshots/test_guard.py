@@ -13,48 +13,8 @@ from holdfast import UsageError
 from holdfast.outbound import Resolve, TargetNotAllowed
 from systems.screenshots.guard import Bounds, Guard, Pass, Rules, Trouble
 from systems.screenshots.guard.proxy import REFUSAL, REFUSAL_SECONDS
+from tests.closed_addresses import CLOSED
 from tests.systems.screenshots.places import Inside, Web, forever
-
-#: Of the fault study: each leads inside, or to nobody.
-CLOSED = [
-    "127.0.0.1",
-    "10.0.0.1",
-    "172.16.0.1",
-    "192.168.1.1",
-    "169.254.169.254",
-    "100.64.0.1",
-    "0.0.0.0",
-    "192.0.0.1",
-    "192.0.0.9",
-    "192.0.0.170",
-    "198.18.0.1",
-    "192.88.99.1",
-    "224.0.0.1",
-    "239.255.255.250",
-    "240.0.0.1",
-    "255.255.255.255",
-    "::1",
-    "::",
-    "::ffff:127.0.0.1",
-    "::ffff:10.0.0.1",
-    "::ffff:169.254.169.254",
-    "::127.0.0.1",
-    "64:ff9b::7f00:1",
-    "64:ff9b::a9fe:a9fe",
-    "64:ff9b:1::a9fe:a9fe",
-    "2002:7f00:1::",
-    "2002:a9fe:a9fe::",
-    "2001::1",
-    "fe80::1",
-    "fc00::1",
-    "fd00:ec2::254",
-    "ff02::1",
-    "feff::1",
-    "fec0::1",
-    "100::1",
-    "2001:db8::1",
-    "5f00::1",
-]
 
 
 async def nobody(host: str, port: int) -> Sequence[str]:

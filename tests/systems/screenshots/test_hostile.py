@@ -22,8 +22,9 @@ from systems.screenshots.failures import ShotFailed
 from systems.screenshots.guard import Bounds, Rules
 from systems.screenshots.guard.proxy import REFUSAL_SECONDS
 from systems.screenshots.shot import Shot
+from tests.closed_addresses import CLOSED
 from tests.systems.screenshots.places import Inside, Web, forever
-from tests.systems.screenshots.test_guard import CLOSED, bracketed
+from tests.systems.screenshots.test_guard import bracketed
 
 pytestmark = pytest.mark.slow
 SECONDS = 6.0

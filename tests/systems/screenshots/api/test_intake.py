@@ -11,8 +11,9 @@ import pytest
 
 from holdfast import PayloadError, StoreUnavailable
 from systems.screenshots.storing import sweep
+from tests.closed_addresses import CLOSED
 from tests.systems.screenshots.api.world import ADMIN, PAGE, SHOTS, World
-from tests.systems.screenshots.test_guard import CLOSED, bracketed
+from tests.systems.screenshots.test_guard import bracketed
 
 pytestmark = pytest.mark.anyio
 
