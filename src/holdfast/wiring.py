@@ -103,6 +103,11 @@ def make_outbound(allowed: str) -> Calls:
     return Outbound(allowed=networks(allowed))
 
 
+def _no_driver(scheme: str, error: ModuleNotFoundError) -> UsageError:
+    extra = {"aio_pika": "amqp"}.get(error.name or "", error.name)
+    return UsageError(f"{scheme}:// needs the driver {error.name}; pip install 'holdfast[{extra}]'")
+
+
 def make_transport(
     address: str, topics: Mapping[str, Any], clock: Clock, calls: Callable[[], Calls]
 ) -> Transport:
@@ -128,10 +133,7 @@ def make_transport(
 
                 return NatsTransport(address, topics)
     except ModuleNotFoundError as error:
-        extra = {"aio_pika": "amqp"}.get(error.name or "", error.name)
-        raise UsageError(
-            f"{scheme}:// needs the driver {error.name}; pip install 'holdfast[{extra}]'"
-        ) from None
+        raise _no_driver(scheme, error) from None
     from holdfast.transports.webhook import WebhookTransport
     from holdfast.webhooks.signature import sign
 
@@ -156,10 +158,7 @@ def make_dispatch(address: str, name: str, clock: Clock) -> Dispatch:
 
                 return RedisDispatch(address, name)
     except ModuleNotFoundError as error:
-        extra = {"aio_pika": "amqp"}.get(error.name or "", error.name)
-        raise UsageError(
-            f"{scheme}:// needs the driver {error.name}; pip install 'holdfast[{extra}]'"
-        ) from None
+        raise _no_driver(scheme, error) from None
     except ValueError:
         raise UsageError(
             f"dispatch: the address after {scheme}:// cannot be read; check host and port"

@@ -5,7 +5,7 @@ Public as a module, for programs that must keep to the same table of addresses w
 
 from holdfast.domain.addresses import Address, Target, is_open, read_target
 from holdfast.errors import TargetNotAllowed
-from holdfast.outbound.client import Answer, Outbound, Resolve, Unreachable, look_up
+from holdfast.outbound.client import Answer, Outbound, Resolve, Unreachable, look_up, open_addresses
 
 __all__ = [
     "Address",
@@ -17,5 +17,6 @@ __all__ = [
     "Unreachable",
     "is_open",
     "look_up",
+    "open_addresses",
     "read_target",
 ]

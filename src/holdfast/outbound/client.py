@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import httpx2
 
-from holdfast.domain.addresses import Network, Target, is_open, read_target
+from holdfast.domain.addresses import Address, Network, Target, is_open, read_target
 from holdfast.errors import TargetNotAllowed
 
 #: The addresses of a host.
@@ -112,19 +112,7 @@ class Outbound:
         )
 
     async def _addresses(self, target: Target) -> list[str]:
-        if target.address is not None:
-            return [str(target.address)]
-        try:
-            found = [ip_address(text) for text in await self._resolve(target.host, target.port)]
-        except (OSError, UnicodeError) as error:
-            raise Unreachable("it could not be reached") from error
-        except ValueError:  # an address with a zone: of this machine's own links
-            raise TargetNotAllowed("its address is not a public one") from None
-        if not found:
-            raise Unreachable("it could not be reached")
-        if not all(is_open(address, self._allowed) for address in found):
-            raise TargetNotAllowed("its address is not a public one")
-        return [str(address) for address in found]
+        return await open_addresses(target, self._resolve, lambda one: is_open(one, self._allowed))
 
     async def _send(
         self,
@@ -185,3 +173,23 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
         if len(read) >= most:
             break
     return bytes(read[:most])
+
+
+async def open_addresses(target: Target, resolve: Resolve, admits: Callable[[Address], bool]) -> list[str]:
+    """Every address of the target, each of them admitted: connect to one of these and to nothing else.
+
+    A target that was given as an address was judged when it was read.
+    """
+    if target.address is not None:
+        return [str(target.address)]
+    try:
+        found = [ip_address(text) for text in await resolve(target.host, target.port)]
+    except (OSError, UnicodeError) as error:
+        raise Unreachable("it could not be reached") from error
+    except ValueError:  # an address with a zone: of this machine's own links
+        raise TargetNotAllowed("its address is not a public one") from None
+    if not found:
+        raise Unreachable("it could not be reached")
+    if not all(admits(address) for address in found):
+        raise TargetNotAllowed("its address is not a public one")
+    return [str(address) for address in found]

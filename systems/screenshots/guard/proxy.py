@@ -6,10 +6,9 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from ipaddress import ip_address
 from typing import Any
 
-from holdfast.outbound import Resolve, Target, TargetNotAllowed, Unreachable, look_up
+from holdfast.outbound import Resolve, Target, TargetNotAllowed, Unreachable, look_up, open_addresses
 from systems.screenshots.guard.heads import HEAD_BYTES, BadHead, Request, read_answer, read_request
 from systems.screenshots.guard.passes import Bounds, Pass, Trouble
 from systems.screenshots.guard.rules import Rules
@@ -125,20 +124,9 @@ class Guard:
         raise Unreachable("it could not be reached")
 
     async def _addresses(self, target: Target) -> list[str]:
-        """Every address of the target, each of them open."""
-        if target.address is not None:
-            return [str(target.address)]
-        try:
-            found = [ip_address(text) for text in await self._resolve(target.host, target.port)]
-        except (OSError, UnicodeError) as error:
-            raise Unreachable("it could not be reached") from error
-        except ValueError:  # an address with a zone: of this machine's own links
-            raise TargetNotAllowed("its address is not a public one") from None
-        if not found:
-            raise Unreachable("it could not be reached")
-        if not all(self.rules.admits(target.host, address, target.port) for address in found):
-            raise TargetNotAllowed("its address is not a public one")
-        return [str(address) for address in found]
+        return await open_addresses(
+            target, self._resolve, lambda one: self.rules.admits(target.host, one, target.port)
+        )
 
 
 def _shut(given: Pass, writer: asyncio.StreamWriter) -> None:
