@@ -26,7 +26,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.services import keeper
+from tests.services import keeper, zygote
 from tests.services.nats import NatsServer
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import NotInstalled, Postgres
@@ -88,6 +88,7 @@ def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def pytest_unconfigure() -> None:
+    zygote.close()
     keeper.close()
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from holdfast import Holdfast
 from tests.integration.world import until
+from tests.services import zygote
 from tests.services.redis import RedisServer
 
 APP = """
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.service
 
 @contextlib.contextmanager
 def a_worker(folder: Path, url: str, dispatch: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
+    process: subprocess.Popen[bytes] = zygote.Process(
         [sys.executable, "-m", "holdfast", "worker", "tasks:app", "--dispatch", dispatch],
         cwd=folder,
         env={**os.environ, "HOLDFAST_DATABASE_URL": url},

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
+from tests.services import zygote
 
 APP = """
 from holdfast import Holdfast
@@ -25,13 +26,11 @@ HUMBLY = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--"] i
 
 
 def run(folder: Path, *command: str, wrapped_in: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*wrapped_in, sys.executable, "-m", "holdfast", *command],
-        cwd=folder,
-        env={key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")},
-        capture_output=True,
-        text=True,
-    )
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
+    ours = [sys.executable, "-m", "holdfast", *command]
+    if not wrapped_in:
+        return zygote.run(ours, cwd=folder, env=environment)
+    return subprocess.run([*wrapped_in, *ours], cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def one_line(done: "subprocess.CompletedProcess[str]") -> str:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.services import zygote
+
 APP = """
 import asyncio, os, time
 from pathlib import Path
@@ -51,11 +53,6 @@ def eventually(condition: Callable[[], Any], what: str, seconds: float = 20) -> 
     pytest.fail(f"waited {seconds} s for {what}")
 
 
-def _heeding_ctrl_c() -> None:
-    """A shell's background job ignores SIGINT, and so does all it starts: these tests may be run in one."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 class Shop:
     """A folder with an app, and the processes started in it."""
 
@@ -66,13 +63,12 @@ class Shop:
 
     def start(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
         with open(self.folder / "out.log", "ab") as out, open(self.folder / "err.log", "ab") as err:
-            process = subprocess.Popen(
+            process: subprocess.Popen[bytes] = zygote.Process(
                 [sys.executable, "-m", "holdfast", *command],
                 cwd=self.folder,
                 env={**ENVIRONMENT, "HOLDFAST_LOG": "json", **environment},
                 stdout=out,
                 stderr=err,
-                preexec_fn=_heeding_ctrl_c,  # noqa: PLW1509 - nothing is awaited between fork and exec
             )
         self.started.append(process)
         return process
@@ -83,19 +79,11 @@ class Shop:
         return process
 
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "holdfast", *command],
-            cwd=self.folder,
-            env=ENVIRONMENT,
-            capture_output=True,
-            text=True,
-        )
+        return zygote.run([sys.executable, "-m", "holdfast", *command], cwd=self.folder, env=ENVIRONMENT)
 
     def enqueue(self, call: str) -> str:
         code = f"from shop import *; print({call}.id)"
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=self.folder, env=ENVIRONMENT, capture_output=True, text=True
-        )
+        done = zygote.run([sys.executable, "-c", code], cwd=self.folder, env=ENVIRONMENT)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

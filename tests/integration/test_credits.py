@@ -30,6 +30,7 @@ from holdfast.engine.ports import Store
 from holdfast.errors import HoldfastError
 from holdfast.testing import app_in_memory, drain
 from tests.integration.world import Database, new_app, work
+from tests.services import zygote
 
 pytestmark = pytest.mark.anyio
 
@@ -444,7 +445,9 @@ def test_the_ledger_balances_after_kills_in_the_middle(db: Database, app: Holdfa
     chance = random.Random(7)
     for seed in range(3):
         code = KILLED.format(root=str(ROOT), url=db.url, seed=seed * 10)
-        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT)
+        child: subprocess.Popen[bytes] = zygote.Process(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT
+        )
         assert child.stdout is not None
         for _ in range(100 + chance.randrange(50)):
             assert child.stdout.readline() == b"did one\n"

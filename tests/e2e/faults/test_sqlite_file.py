@@ -17,6 +17,7 @@ import pytest
 
 from holdfast.errors import StoreError, StoreUnavailable
 from tests.e2e.faults.world import ROOT, Site, eventually
+from tests.services import zygote
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ db.execute("COMMIT")
 def python(script: str, *arguments: str, out: Path | None = None) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     with out.open("w") if out else contextlib.nullcontext(subprocess.PIPE) as stdout:
-        return subprocess.Popen(
+        return zygote.Process(
             [sys.executable, "-c", script, *arguments],
             cwd=ROOT,
             env={**environment, "PYTHONPATH": str(ROOT)},

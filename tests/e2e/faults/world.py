@@ -22,6 +22,7 @@ from holdfast import Holdfast
 from holdfast.domain.job import Event, JobRow
 from holdfast.engine.ports import Store
 from tests.e2e.faults.app import make_app
+from tests.services import zygote
 
 ROOT = Path(__file__).parents[3]
 #: Short leases, so that a test need not wait for long ones.
@@ -62,7 +63,8 @@ class Worker:
     ) -> None:
         self._log = log
         with log.open("wb") as out:
-            self.process = subprocess.Popen(
+            start: Any = subprocess.Popen if under else zygote.Process
+            self.process: subprocess.Popen[bytes] = start(
                 [*under, sys.executable, "-m", "holdfast", "worker", "tests.e2e.faults.app:app", *options],
                 cwd=ROOT,
                 env=environment,

@@ -18,6 +18,7 @@ import httpx2
 
 from holdfast import Holdfast
 from holdfast.errors import Conflict
+from tests.services import zygote
 from tests.systems.converter.gateways import ROOT, RunningGateway
 
 T = TypeVar("T")
@@ -110,17 +111,11 @@ class RunningSite:
     def _popen(self, module: str, *arguments: str, **more: Any) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", module, *arguments]
         more.setdefault("env", self.environment)
-        return subprocess.Popen(command, cwd=ROOT, text=True, **more)
+        return zygote.Process(command, cwd=ROOT, text=True, **more)
 
     def command(self, *words: str) -> str:
         """What `holdfast …` prints."""
-        done = subprocess.run(
-            [sys.executable, "-m", "holdfast", *words],
-            cwd=ROOT,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-        )
+        done = zygote.run([sys.executable, "-m", "holdfast", *words], cwd=ROOT, env=self.environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

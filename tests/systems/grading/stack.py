@@ -17,6 +17,7 @@ import httpx2
 from systems.grading.settings import Settings
 from systems.grading.tasks import Grading, build
 from systems.grading.worker.ledger import Ledger
+from tests.services import zygote
 
 ROOT = Path(__file__).parents[3]
 SECRET = "a secret of these tests and of nobody else"
@@ -93,7 +94,7 @@ class Stack:
         if name.startswith("celery"):
             command += ["-n", f"{name.partition(':')[2] or 'one'}@test"]
         out = (self.folder / f"{name}.log").open("a")
-        self.running[name] = subprocess.Popen(
+        self.running[name] = zygote.Process(
             command,
             cwd=ROOT,
             env=self.environment,
@@ -179,9 +180,7 @@ class Stack:
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "systems.grading", *words]
-        return subprocess.run(
-            command, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=60
-        )
+        return zygote.run(command, cwd=ROOT, env=self.environment)
 
     def dead_letters(self) -> list[dict[str, Any]]:
         return list(self.http.get("/dlq").json()["deadLetters"])

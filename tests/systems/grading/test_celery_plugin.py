@@ -17,6 +17,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.celery import encode_task, verify
+from tests.services import zygote
 from tests.services.rabbitmq import RabbitMq
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -45,7 +46,7 @@ def worker(url: str, tmp_path: Path) -> Iterator[None]:
     ]
     environment = os.environ | {"BROKER_URL": url, "CALLBACK_SECRET": SECRET}
     with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
+        process: subprocess.Popen[bytes] = zygote.Process(
             [sys.executable, "-m", *command],
             cwd=Path(__file__).parents[3],
             env=environment,

@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx2
 
+from tests.services import zygote
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -20,7 +22,7 @@ class RunningProvider:
         self._key = key
 
     def __enter__(self) -> RunningProvider:
-        self.process = subprocess.Popen(
+        self.process = zygote.Process(
             [sys.executable, "-m", "systems.provider", "--port", "0", "--faults"],
             cwd=ROOT,
             env=os.environ | {"PROVIDER_KEY": self._key},

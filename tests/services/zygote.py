@@ -1,0 +1,240 @@
+"""Processes of ours, started in milliseconds: forked from one that has imported everything already.
+
+The suite starts some hundred workers, web apps and commands, and most of what each costs is its imports. `Process` and
+`run` take what `subprocess.Popen` and `subprocess.run` take, for `python -m …` and `python -c …`, and give the same: the
+process is a child of the test, to be waited for, signalled and killed. Only what is not ours differs: its modules are there
+before it begins, and its command line in /proc is the zygote's. Where that matters, use `subprocess`.
+
+    tests ──fds, command, environment──▶ zygote ──fork──▶ middle ──fork──▶ the process
+                                                     └─ dies at once, so that the process comes to the tests
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import inspect
+import io
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, AnyStr
+
+ROOT = Path(__file__).parents[2]
+#: Read their settings from the environment while they are imported, or do something at once.
+_NOT_BEFORE = ("app", "__main__")
+_CELERY = ("celery.bin.celery", "celery.apps.worker", "celery.concurrency.thread", "kombu.transport.pyamqp")
+_WEB = ("fastapi", "uvicorn", "uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "httpx2")
+_PR_SET_CHILD_SUBREAPER = 36
+_MESSAGE = 1 << 18
+
+
+class Process(subprocess.Popen[AnyStr]):
+    """`Popen` of `[sys.executable, "-m" or "-c", …]`."""
+
+    def _execute_child(self, *given: Any) -> None:
+        told = _PARAMETERS.bind(self, *given).arguments
+        assert not any(told[beyond] for beyond in ("preexec_fn", "pass_fds", "shell")), "not for the zygote"
+        ends = [told[end] for end in ("p2cread", "c2pwrite", "errwrite")]
+        order = {
+            "argv": [os.fspath(word) for word in told["args"]][1:],
+            "cwd": os.fspath(told["cwd"] or os.getcwd()),
+            "env": dict(os.environ if told["env"] is None else told["env"]),
+            "session": bool(told["start_new_session"]),
+        }
+        self.pid = _zygote.ask(order, [end if end >= 0 else number for number, end in enumerate(ends)])
+        self._child_created = True
+        self._close_pipe_fds(*(told[name] for name in _PIPES))  # type: ignore[attr-defined]
+
+
+_PARAMETERS = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
+_PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+
+
+def run(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    input: str | None = None,  # noqa: A002 - the name that subprocess.run gives it
+    timeout: float = 120,
+    check: bool = False,
+    **options: Any,
+) -> subprocess.CompletedProcess[str]:
+    """As `subprocess.run(capture_output=True, text=True)`."""
+    stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
+    with Process(
+        command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    ) as process:
+        try:
+            out, err = process.communicate(input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(command, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+class _Zygote:
+    """The one of this process, from the first order to the end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ours: socket.socket | None = None
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def ask(self, order: dict[str, Any], fds: list[int]) -> int:
+        with self._lock:
+            if self._ours is None:
+                self._ours = self._begin()
+            # Only for this moment: orphans of other processes are none of the tests' children.
+            self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            try:
+                socket.send_fds(self._ours, [json.dumps(order).encode()], fds)
+                pid = self._ours.recv(32)
+            finally:
+                self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        assert pid, "the zygote has died"
+        return int(pid)
+
+    def _begin(self) -> socket.socket:
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __spec__.name, str(its.fileno())],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+            )
+        return ours
+
+    def end(self) -> None:
+        with self._lock:
+            if self._ours is not None:
+                self._ours.close()
+                self._process.wait()
+                self._ours = None
+
+
+_zygote = _Zygote()
+close = _zygote.end  #: when the last test has ended
+
+
+# -- the zygote's own life -----------------------------------------------------------------------------------------------------
+def _serve(orders: socket.socket) -> dict[str, Any] | None:
+    """Fork for each order. Answers in the forked process: with what it is to run; in the zygote at the end: with nothing."""
+    while True:
+        data, fds, _, _ = socket.recv_fds(orders, _MESSAGE, 3)
+        if not data:
+            return None
+        order: dict[str, Any] = json.loads(data)
+        _warm_up(order["argv"])
+        reader, writer = os.pipe()
+        middle = os.fork()
+        if middle == 0:
+            if os.fork():
+                os._exit(0)
+            if order["session"]:
+                os.setsid()
+            os.write(writer, str(os.getpid()).encode())
+            for fd in (reader, writer):
+                os.close(fd)
+            orders.close()
+            _become(order, fds)
+            return order
+        pid = os.read(reader, 32)
+        os.waitpid(middle, 0)
+        for fd in (reader, writer, *fds):
+            os.close(fd)
+        orders.send(pid)
+
+
+def _warm_up(argv: list[str]) -> None:
+    """Import what the process will, once: all of ours and of the system that is named, and what they are built on."""
+    named = {".".join(word.split(".")[:2]) for word in argv if word.startswith("systems.")}
+    wanted = {
+        "holdfast",
+        *named,
+        *(("systems.common", *_WEB) if named else ()),
+        *(_CELERY if "celery" in argv else ()),
+    }
+    missing = wanted - _warm
+    for name in missing:
+        _import_all(name)
+    if missing:
+        _warm.update(missing)
+        gc.collect()
+        gc.freeze()
+
+
+_warm: set[str] = set()
+
+
+def _import_all(name: str) -> None:
+    module = importlib.import_module(name)
+    if not name.startswith(("holdfast", "systems.")):
+        return
+    for part in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
+        if part.name.rpartition(".")[2] not in _NOT_BEFORE:
+            with contextlib.suppress(ImportError):  # an extra that is not installed
+                _import_all(part.name)
+
+
+def _become(order: dict[str, Any], fds: list[int]) -> None:
+    """What the interpreter does at its start, as far as it depends on who starts it."""
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+    for fd in fds:
+        os.close(fd)
+    os.chdir(order["cwd"])
+    old_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ.clear()
+    os.environ.update(order["env"])
+    time.tzset()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    through = bool(order["env"].get("PYTHONUNBUFFERED"))
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8")
+    sys.stdout = _writing(1, through=through)
+    sys.stderr = _writing(2, through=through)
+    new_path = [place for place in order["env"].get("PYTHONPATH", "").split(os.pathsep) if place]
+    sys.path[:] = [order["cwd"], *new_path, *(place for place in sys.path[1:] if place not in old_path)]
+
+
+def _writing(number: int, *, through: bool) -> io.TextIOWrapper:
+    raw = io.FileIO(number, "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding="utf-8",
+        errors="strict" if number == 1 else "backslashreplace",
+        line_buffering=number == 2 or raw.isatty(),
+        write_through=through,
+    )
+
+
+def _run(argv: list[str]) -> None:
+    kind, subject, *words = argv
+    if kind == "-m":
+        sys.argv = [subject, *words]
+        runpy.run_module(subject, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = ["-c", *words]
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(subject, "<string>", "exec"), main.__dict__)
+
+
+if __name__ == "__main__":
+    order = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if order is not None:
+        _run(order["argv"])
