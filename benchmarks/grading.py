@@ -27,7 +27,7 @@ import aio_pika
 from holdfast import Event, Holdfast
 from holdfast.celery import encode_task
 from systems.grading.callbacks.consuming import declare
-from systems.grading.handing import TASK
+from systems.grading.messages import TASK
 from systems.grading.submitting import submit
 from systems.grading.tasks import Grading
 from systems.grading.topology import REQUESTS

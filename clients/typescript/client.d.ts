@@ -65,8 +65,8 @@ export interface StreamEvent {
 }
 
 /**
- * A Holdfast API. What may be sent again is: after a lost connection, 429 or 503. Every enqueue carries an Idempotency-Key, so
- * that it happens once however often it is sent.
+ * A Holdfast API. What may be sent again is: after a lost connection, 429 or 503. Whatever changes something carries an
+ * Idempotency-Key, so that it happens once however often it is sent.
  */
 export declare class Client extends Operations {
   constructor(url: string, options?: ClientOptions);

@@ -113,10 +113,11 @@ export class Client extends Operations {
   /**
    * How many seconds to wait before it is sent again; undefined: it is not. 429 says that nothing was done, and so does a
    * connection that could not be made. After 503, or when a connection broke under way, nobody knows: then only what looks, or
-   * carries an Idempotency-Key, is sent again.
+   * carries an Idempotency-Key, is sent again; and once more where the first one is still being carried out.
    */
   #pause(attempt, tries, error, isRepeatable) {
-    const isBusy = error instanceof Problem && (error.status === 429 || error.status === 503);
+    const isInFlight = error.code === "IDEMPOTENCY_KEY_IN_FLIGHT";
+    const isBusy = error instanceof Problem && (error.status === 429 || error.status === 503 || isInFlight);
     if (attempt >= tries || !(isBusy || error instanceof Unreachable)) {
       return undefined;
     }

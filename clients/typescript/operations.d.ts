@@ -259,6 +259,37 @@ export interface LateResults {
 
 export type Level = "pass" | "warn" | "fail";
 
+export interface MessageMoved {
+  id: string;
+  /** waiting, parked, or discarded: then it is gone. */
+  standing: string;
+}
+
+export interface MessagePage {
+  messages: Array<MessageView>;
+  next: string | null;
+}
+
+export interface MessageView {
+  /** The order in which they were stored. */
+  number: number;
+  id: string;
+  topic: string;
+  key: string | null;
+  standing: Standing;
+  /** That failed. */
+  tries: number;
+  /** Of the last try, or why it is parked. */
+  error: string | null;
+  /** Of its body. */
+  bytes: number;
+  headers: Record<string, string>;
+  created_at: string;
+  not_before: string | null;
+  /** When it was published or parked. */
+  settled_at: string | null;
+}
+
 export interface Moved {
   id: string;
   state: string;
@@ -589,6 +620,8 @@ export interface ScopeAsked {
 
 export type ScopeKind = "queue" | "task" | "lane" | "dependency" | "schedule" | "duty";
 
+export type Standing = "waiting" | "published" | "parked";
+
 export type State = "queued" | "processing" | "complete" | "failed" | "cancelled";
 
 export interface StuckAsked {
@@ -596,6 +629,10 @@ export interface StuckAsked {
   longer_than?: string | null;
   /** Only these. Default: all. */
   tasks?: Array<string>;
+  /** Only of this owner. */
+  owner?: string | null;
+  /** Only these jobs. Default: all. */
+  ids?: Array<string>;
   limit?: number;
 }
 
@@ -618,6 +655,18 @@ export interface StuckView {
 export interface TestSent {
   /** The job that sends it; its result is the status of the answer. */
   job_id: string;
+}
+
+export interface TopicView {
+  topic: string;
+  waiting: number;
+  parked: number;
+  /** How long the one that has waited longest has waited. */
+  oldest_seconds: number | null;
+}
+
+export interface Topics {
+  topics: Array<TopicView>;
 }
 
 export type Type = "STUCK_JOBS" | "FAILED_JOBS" | "DELAYED_JOBS";
@@ -670,6 +719,29 @@ export interface Where {
   died_before?: string | null;
 }
 
+export interface WholeMessage {
+  /** The order in which they were stored. */
+  number: number;
+  id: string;
+  topic: string;
+  key: string | null;
+  standing: Standing;
+  /** That failed. */
+  tries: number;
+  /** Of the last try, or why it is parked. */
+  error: string | null;
+  /** Of its body. */
+  bytes: number;
+  headers: Record<string, string>;
+  created_at: string;
+  not_before: string | null;
+  /** When it was published or parked. */
+  settled_at: string | null;
+  /** As text; what is none, as hexadecimal digits. */
+  body: string;
+  is_text: boolean;
+}
+
 export interface WorkerView {
   name: string;
   started_at: string;
@@ -701,7 +773,7 @@ export interface Problem {
   title: string;
   status: number;
   detail: string;
-  code: "BAD_CURSOR" | "BAD_JSON" | "BAD_REQUEST" | "CONFLICT" | "EXPIRED" | "FORBIDDEN" | "IDEMPOTENCY_KEY_REUSED" | "INSUFFICIENT_CREDITS" | "INTERNAL" | "INVALID" | "JOB_FAILED" | "KEY_IN_URL" | "METHOD_NOT_ALLOWED" | "NOT_FOUND" | "NOT_READY" | "PRECONDITION_FAILED" | "QUOTA_EXCEEDED" | "RATE_LIMITED" | "TOO_LARGE" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNKNOWN_TASK" | "UNSUPPORTED_MEDIA_TYPE";
+  code: "BAD_CURSOR" | "BAD_JSON" | "BAD_REQUEST" | "CONFLICT" | "EXPIRED" | "FORBIDDEN" | "IDEMPOTENCY_KEY_IN_FLIGHT" | "IDEMPOTENCY_KEY_REUSED" | "INSUFFICIENT_CREDITS" | "INTERNAL" | "INVALID" | "JOB_FAILED" | "KEY_IN_URL" | "METHOD_NOT_ALLOWED" | "NOT_FOUND" | "NOT_READY" | "PRECONDITION_FAILED" | "QUOTA_EXCEEDED" | "RATE_LIMITED" | "TOLD_ONCE" | "TOO_LARGE" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNKNOWN_TASK" | "UNSUPPORTED_MEDIA_TYPE";
   instance: string;
   /** Seconds to wait. */
   retry_after?: number;
@@ -773,8 +845,20 @@ export interface GetDeadLetterQuery {
   include?: "args" | null;
 }
 
+export interface ListMessagesQuery {
+  topic?: string | null;
+  key?: string | null;
+  standing?: Standing | null;
+  /** `next` of the page before; leave it out at first. */
+  cursor?: string | null;
+  /** At most this many; a page never holds more than 500. */
+  limit?: number;
+}
+
 export interface ListStuckJobsQuery {
   longer_than?: string | null;
+  task?: string | null;
+  owner?: string | null;
   /** At most this many; a page never holds more than 500. */
   limit?: number;
 }
@@ -809,13 +893,13 @@ export declare class Operations {
   explainJob(jobId: string, options?: CallOptions): Promise<ExplanationView>;
 
   /** Run a failed, cancelled, waiting or stuck job now */
-  retryJob(jobId: string, body?: RetryAsked, options?: GuardedOptions): Promise<Retried>;
+  retryJob(jobId: string, body?: RetryAsked, options?: GuardedOptions & NamedOptions): Promise<Retried>;
 
   /** Cancel a queued or running job */
-  cancelJob(jobId: string, body?: Reason, options?: GuardedOptions): Promise<Moved>;
+  cancelJob(jobId: string, body?: Reason, options?: GuardedOptions & NamedOptions): Promise<Moved>;
 
   /** Do it to everything that matches */
-  beginOperation(body: NewOperation, options?: CallOptions): Promise<Counted | OperationView>;
+  beginOperation(body: NewOperation, options?: NamedOptions): Promise<Counted | OperationView>;
 
   /** Operations, newest first */
   listOperations(query?: ListOperationsQuery, options?: CallOptions): Promise<Operations>;
@@ -824,7 +908,7 @@ export declare class Operations {
   getOperation(operationId: string, options?: CallOptions): Promise<OperationView>;
 
   /** Do no more of it; what is done stays done */
-  cancelOperation(operationId: string, options?: CallOptions): Promise<OperationView>;
+  cancelOperation(operationId: string, options?: NamedOptions): Promise<OperationView>;
 
   /** Dead letters by filter, oldest first */
   listDeadLetters(query?: ListDeadLettersQuery, options?: CallOptions): Promise<DeadLetterPage>;
@@ -836,10 +920,28 @@ export declare class Operations {
   getDeadLetter(jobId: string, query?: GetDeadLetterQuery, options?: CallOptions): Promise<DeadLetterView>;
 
   /** Give it another life */
-  redriveDeadLetter(jobId: string, body?: RedriveAsked, options?: CallOptions): Promise<Moved>;
+  redriveDeadLetter(jobId: string, body?: RedriveAsked, options?: GuardedOptions & NamedOptions): Promise<Moved>;
 
   /** Strike it; its job stays failed */
-  discardDeadLetter(jobId: string, body: DiscardAsked, options?: CallOptions): Promise<Moved>;
+  discardDeadLetter(jobId: string, body: DiscardAsked, options?: GuardedOptions & NamedOptions): Promise<Moved>;
+
+  /** How topics stand in which a message waits or is parked */
+  listTopics(options?: CallOptions): Promise<Topics>;
+
+  /** Messages by filter, oldest first */
+  listMessages(query?: ListMessagesQuery, options?: CallOptions): Promise<MessagePage>;
+
+  /** One message, with its body */
+  getMessage(messageId: string, options?: CallOptions): Promise<WholeMessage>;
+
+  /** Deliver a published or parked one once more, under its id */
+  replayMessage(messageId: string, options?: NamedOptions): Promise<MessageMoved>;
+
+  /** Take a waiting one out of line until it is replayed */
+  parkMessage(messageId: string, body: DiscardAsked, options?: NamedOptions): Promise<MessageMoved>;
+
+  /** Give a parked one up, for good */
+  discardMessage(messageId: string, body: DiscardAsked, options?: NamedOptions): Promise<MessageMoved>;
 
   /** How queues stand */
   listQueues(options?: CallOptions): Promise<Queues>;
@@ -851,16 +953,16 @@ export declare class Operations {
   listHolds(options?: CallOptions): Promise<Holds>;
 
   /** Start nothing more of it */
-  pauseScope(body: PauseScope, options?: CallOptions): Promise<Paused>;
+  pauseScope(body: PauseScope, options?: NamedOptions): Promise<Paused>;
 
   /** End a pause */
-  resumeScope(body: ScopeAsked, options?: CallOptions): Promise<Resumed>;
+  resumeScope(body: ScopeAsked, options?: NamedOptions): Promise<Resumed>;
 
   /** Pause a queue */
-  pauseQueue(name: string, body?: PauseAsked, options?: CallOptions): Promise<Paused>;
+  pauseQueue(name: string, body?: PauseAsked, options?: NamedOptions): Promise<Paused>;
 
   /** Resume a queue */
-  resumeQueue(name: string, options?: CallOptions): Promise<Resumed>;
+  resumeQueue(name: string, options?: NamedOptions): Promise<Resumed>;
 
   /** How dependencies stand */
   listBreakers(options?: CallOptions): Promise<Breakers>;
@@ -869,22 +971,22 @@ export declare class Operations {
   getBreaker(name: string, options?: CallOptions): Promise<OutlookView>;
 
   /** Hold back all calls to it, for a time or its cooldown; then trials begin */
-  openBreaker(name: string, body?: PauseAsked, options?: GuardedOptions): Promise<BreakerView>;
+  openBreaker(name: string, body?: PauseAsked, options?: GuardedOptions & NamedOptions): Promise<BreakerView>;
 
   /** Let calls to it begin again, without trials */
-  closeBreaker(name: string, body?: Reason, options?: GuardedOptions): Promise<BreakerView>;
+  closeBreaker(name: string, body?: Reason, options?: GuardedOptions & NamedOptions): Promise<BreakerView>;
 
   /** Let its trials begin now */
-  tryBreaker(name: string, body?: Reason, options?: GuardedOptions): Promise<BreakerView>;
+  tryBreaker(name: string, body?: Reason, options?: GuardedOptions & NamedOptions): Promise<BreakerView>;
 
   /** When schedules tick */
   listSchedules(options?: CallOptions): Promise<Schedules>;
 
   /** Enqueue nothing more by it */
-  pauseSchedule(name: string, body?: PauseAsked, options?: CallOptions): Promise<Paused>;
+  pauseSchedule(name: string, body?: PauseAsked, options?: NamedOptions): Promise<Paused>;
 
   /** End its pause */
-  resumeSchedule(name: string, options?: CallOptions): Promise<Resumed>;
+  resumeSchedule(name: string, options?: NamedOptions): Promise<Resumed>;
 
   /** The owners that the policy file names */
   listOwners(options?: CallOptions): Promise<Owners>;
@@ -905,34 +1007,34 @@ export declare class Operations {
   searchStuckJobs(body?: StuckAsked, options?: CallOptions): Promise<StuckJobs>;
 
   /** Take stuck jobs back from their workers */
-  processStuckJobs(body?: StuckAsked, options?: CallOptions): Promise<Processed>;
+  processStuckJobs(body?: StuckAsked, options?: NamedOptions): Promise<Processed>;
 
   /** Hold what moves jobs by itself */
-  pauseRetryScheduler(body?: PauseTypes, options?: CallOptions): Promise<PausedTypes>;
+  pauseRetryScheduler(body?: PauseTypes, options?: NamedOptions): Promise<PausedTypes>;
 
   /** Let it go on */
-  resumeRetryScheduler(body?: ResumeTypes, options?: CallOptions): Promise<ResumedTypes>;
+  resumeRetryScheduler(body?: ResumeTypes, options?: NamedOptions): Promise<ResumedTypes>;
 
   /** All keys, those that ended too; oldest first */
   listKeys(options?: CallOptions): Promise<Keys>;
 
   /** Make a key */
-  createKey(body: NewKey, options?: CallOptions): Promise<NewKeyView>;
+  createKey(body: NewKey, options?: NamedOptions): Promise<NewKeyView>;
 
   /** End a key; other servers may believe it for some seconds more */
-  revokeKey(keyId: string, body?: RevokeAsked, options?: CallOptions): Promise<Revoked>;
+  revokeKey(keyId: string, body?: RevokeAsked, options?: NamedOptions): Promise<Revoked>;
 
   /** Make a key in the place of another, which stays good for a while */
-  rotateKey(keyId: string, body?: RotateAsked, options?: CallOptions): Promise<NewKeyView>;
+  rotateKey(keyId: string, body?: RotateAsked, options?: NamedOptions): Promise<NewKeyView>;
 
   /** Webhooks, oldest first */
   listWebhooks(options?: CallOptions): Promise<WebhookPage>;
 
   /** Tell a URL of what happens */
-  createWebhook(body: NewWebhook, options?: CallOptions): Promise<NewSecret>;
+  createWebhook(body: NewWebhook, options?: NamedOptions): Promise<NewSecret>;
 
   /** Let others ask for retries by signed messages */
-  createInboundWebhook(body?: NewInbound, options?: CallOptions): Promise<NewSecret>;
+  createInboundWebhook(body?: NewInbound, options?: NamedOptions): Promise<NewSecret>;
 
   /** One webhook */
   getWebhook(webhookId: string, options?: CallOptions): Promise<WebhookView>;
@@ -941,22 +1043,22 @@ export declare class Operations {
   removeWebhook(webhookId: string, options?: CallOptions): Promise<void>;
 
   /** A new secret; messages are signed with both for a while */
-  rotateWebhookSecret(webhookId: string, body?: RotateSecretAsked, options?: CallOptions): Promise<NewSecret>;
+  rotateWebhookSecret(webhookId: string, body?: RotateSecretAsked, options?: NamedOptions): Promise<NewSecret>;
 
   /** End a rotation: only the newest secret stays valid */
-  retireWebhookSecret(webhookId: string, options?: CallOptions): Promise<WebhookView>;
+  retireWebhookSecret(webhookId: string, options?: NamedOptions): Promise<WebhookView>;
 
   /** Begin anew after it was disabled */
-  enableWebhook(webhookId: string, options?: CallOptions): Promise<WebhookView>;
+  enableWebhook(webhookId: string, options?: NamedOptions): Promise<WebhookView>;
 
   /** Send it nothing until it is enabled */
-  disableWebhook(webhookId: string, options?: CallOptions): Promise<WebhookView>;
+  disableWebhook(webhookId: string, options?: NamedOptions): Promise<WebhookView>;
 
   /** Send it a message about nothing */
-  testWebhook(webhookId: string, options?: CallOptions): Promise<TestSent>;
+  testWebhook(webhookId: string, options?: NamedOptions): Promise<TestSent>;
 
   /** Tell it again of what happened */
-  replayWebhook(webhookId: string, body?: ReplayAsked, options?: CallOptions): Promise<Replayed>;
+  replayWebhook(webhookId: string, body?: ReplayAsked, options?: NamedOptions): Promise<Replayed>;
 
   /** 200: the process answers. */
   getLiveness(options?: CallOptions): Promise<string>;

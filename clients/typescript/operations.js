@@ -97,7 +97,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/jobs/${part(jobId)}/retry`,
       body,
-      headers: { "If-Match": options.ifMatch },
+      headers: { "If-Match": options.ifMatch, "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -107,7 +108,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/jobs/${part(jobId)}/cancel`,
       body,
-      headers: { "If-Match": options.ifMatch },
+      headers: { "If-Match": options.ifMatch, "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -117,6 +119,8 @@ export class Operations {
       method: "POST",
       path: "/api/v1/operations",
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json", 202: "json" },
     }, options);
   }
@@ -142,6 +146,8 @@ export class Operations {
     return this.send({
       method: "POST",
       path: `/api/v1/operations/${part(operationId)}/cancel`,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -178,6 +184,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/dead-letters/${part(jobId)}/redrive`,
       body,
+      headers: { "If-Match": options.ifMatch, "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -187,6 +195,65 @@ export class Operations {
       method: "POST",
       path: `/api/v1/dead-letters/${part(jobId)}/discard`,
       body,
+      headers: { "If-Match": options.ifMatch, "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  listTopics(options = {}) {
+    return this.send({
+      method: "GET",
+      path: "/api/v1/topics",
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  listMessages(query = {}, options = {}) {
+    return this.send({
+      method: "GET",
+      path: "/api/v1/messages",
+      query,
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  getMessage(messageId, options = {}) {
+    return this.send({
+      method: "GET",
+      path: `/api/v1/messages/${part(messageId)}`,
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  replayMessage(messageId, options = {}) {
+    return this.send({
+      method: "POST",
+      path: `/api/v1/messages/${part(messageId)}/replay`,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  parkMessage(messageId, body, options = {}) {
+    return this.send({
+      method: "POST",
+      path: `/api/v1/messages/${part(messageId)}/park`,
+      body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  discardMessage(messageId, body, options = {}) {
+    return this.send({
+      method: "POST",
+      path: `/api/v1/messages/${part(messageId)}/discard`,
+      body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -220,6 +287,8 @@ export class Operations {
       method: "POST",
       path: "/api/v1/pause",
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -229,6 +298,8 @@ export class Operations {
       method: "POST",
       path: "/api/v1/resume",
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -238,6 +309,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/queues/${part(name)}/pause`,
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -246,6 +319,8 @@ export class Operations {
     return this.send({
       method: "POST",
       path: `/api/v1/queues/${part(name)}/resume`,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -271,7 +346,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/breakers/${part(name)}/open`,
       body,
-      headers: { "If-Match": options.ifMatch },
+      headers: { "If-Match": options.ifMatch, "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -281,7 +357,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/breakers/${part(name)}/close`,
       body,
-      headers: { "If-Match": options.ifMatch },
+      headers: { "If-Match": options.ifMatch, "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -291,7 +368,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/breakers/${part(name)}/trial`,
       body,
-      headers: { "If-Match": options.ifMatch },
+      headers: { "If-Match": options.ifMatch, "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -309,6 +387,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/schedules/${part(name)}/pause`,
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -317,6 +397,8 @@ export class Operations {
     return this.send({
       method: "POST",
       path: `/api/v1/schedules/${part(name)}/resume`,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -376,6 +458,8 @@ export class Operations {
       method: "POST",
       path: "/api/v1/admin/jobs/process-stuck",
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -385,6 +469,8 @@ export class Operations {
       method: "POST",
       path: "/api/v1/admin/retry-scheduler/pause",
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -394,6 +480,8 @@ export class Operations {
       method: "POST",
       path: "/api/v1/admin/retry-scheduler/resume",
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -411,6 +499,8 @@ export class Operations {
       method: "POST",
       path: "/api/v1/keys",
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 201: "json" },
     }, options);
   }
@@ -420,6 +510,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/keys/${part(keyId)}/revoke`,
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -429,6 +521,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/keys/${part(keyId)}/rotate`,
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 201: "json" },
     }, options);
   }
@@ -446,6 +540,8 @@ export class Operations {
       method: "POST",
       path: "/api/v1/webhooks",
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 201: "json" },
     }, options);
   }
@@ -455,6 +551,8 @@ export class Operations {
       method: "POST",
       path: "/api/v1/webhooks/inbound",
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 201: "json" },
     }, options);
   }
@@ -480,6 +578,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/webhooks/${part(webhookId)}/rotate-secret`,
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -488,6 +588,8 @@ export class Operations {
     return this.send({
       method: "POST",
       path: `/api/v1/webhooks/${part(webhookId)}/retire-secret`,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -496,6 +598,8 @@ export class Operations {
     return this.send({
       method: "POST",
       path: `/api/v1/webhooks/${part(webhookId)}/enable`,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -504,6 +608,8 @@ export class Operations {
     return this.send({
       method: "POST",
       path: `/api/v1/webhooks/${part(webhookId)}/disable`,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 200: "json" },
     }, options);
   }
@@ -512,6 +618,8 @@ export class Operations {
     return this.send({
       method: "POST",
       path: `/api/v1/webhooks/${part(webhookId)}/test`,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 202: "json" },
     }, options);
   }
@@ -521,6 +629,8 @@ export class Operations {
       method: "POST",
       path: `/api/v1/webhooks/${part(webhookId)}/replay`,
       body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
       answers: { 202: "json" },
     }, options);
   }

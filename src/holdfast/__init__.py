@@ -9,8 +9,18 @@ if TYPE_CHECKING:
     from holdfast.app import Holdfast
     from holdfast.domain.backoff import exponential, fixed, polynomial, table
     from holdfast.domain.breaker import BreakerPolicy
+    from holdfast.domain.errand import Errand
     from holdfast.domain.gates import Admit, Asking, Hold, Reject
-    from holdfast.domain.job import Artefact, Attempt, DeadLetter, Event, JobRow, LateResult, WorkerRow
+    from holdfast.domain.job import (
+        Artefact,
+        Attempt,
+        DeadLetter,
+        Event,
+        JobRow,
+        LateResult,
+        StuckJob,
+        WorkerRow,
+    )
     from holdfast.domain.limits import Limit, Limits
     from holdfast.domain.moves import MOVES, State
     from holdfast.domain.outside import Done, Failed, PutBack, Reply, Report
@@ -52,6 +62,7 @@ __all__ = [
     "Cron",
     "DeadLetter",
     "Done",
+    "Errand",
     "Event",
     "Every",
     "Failed",
@@ -83,6 +94,7 @@ __all__ = [
     "State",
     "StoreError",
     "StoreUnavailable",
+    "StuckJob",
     "Task",
     "Transaction",
     "UnknownJob",
@@ -107,6 +119,7 @@ _HOMES = {
     "polynomial": "holdfast.domain.backoff",
     "table": "holdfast.domain.backoff",
     "BreakerPolicy": "holdfast.domain.breaker",
+    "Errand": "holdfast.domain.errand",
     "Admit": "holdfast.domain.gates",
     "Asking": "holdfast.domain.gates",
     "Hold": "holdfast.domain.gates",
@@ -117,6 +130,7 @@ _HOMES = {
     "Event": "holdfast.domain.job",
     "JobRow": "holdfast.domain.job",
     "LateResult": "holdfast.domain.job",
+    "StuckJob": "holdfast.domain.job",
     "WorkerRow": "holdfast.domain.job",
     "Limit": "holdfast.domain.limits",
     "Limits": "holdfast.domain.limits",

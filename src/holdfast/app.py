@@ -16,6 +16,7 @@ from contextlib import (
     contextmanager,
 )
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -26,13 +27,14 @@ from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.classify import Rule
 from holdfast.domain.credit import MOST
 from holdfast.domain.duration import Duration, optional
+from holdfast.domain.errand import AGAIN_AFTER, Encode
 from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.job import (
     Enqueued,
     JobId,
     NewJob,
 )
-from holdfast.domain.knobs import whole
+from holdfast.domain.knobs import span, whole
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.limits import Limits, whole_queue
 from holdfast.domain.moves import Kind
@@ -47,6 +49,7 @@ from holdfast.engine.broker import Broker, name_of
 from holdfast.engine.calling import Calls
 from holdfast.engine.engine import Engine
 from holdfast.engine.engines import Engines
+from holdfast.engine.errands import Errands
 from holdfast.engine.observing import Observers
 from holdfast.engine.outboxstore import PublishesDirectly
 from holdfast.engine.policies.reloading import Reloader, find
@@ -71,6 +74,7 @@ from holdfast.wiring import (
     make_artefacts,
     make_books,
     make_dispatch,
+    make_errand_books,
     make_outbound,
     make_store,
     thread_pool,
@@ -130,6 +134,7 @@ class Holdfast(Relaying, Verbs):
         self._middleware: list[Middleware] = []
         self._hooks: list[tuple[frozenset[Kind], Hook]] = []
         self.credits = Credits(self.engine, self.tasks, make_books, lambda: self.portal)
+        self.errands = Errands(self.tasks, make_errand_books)
         self.new_id = self._ids.job_id
         self.current_trace: Callable[[], str | None] = _no_trace
         if self.settings.tracing:
@@ -164,12 +169,16 @@ class Holdfast(Relaying, Verbs):
         limits: Limits | None = None,
         cost: float = 1.0,
         price: int = 0,
+        topic: str | None = None,
+        encode: Encode | None = None,
+        again_after: Duration = AGAIN_AFTER,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:
         """Make a function a task. *execute* is "async" (on the loop), "thread" or "process"; by default an
         `async def` runs on the loop, a plain `def` in a thread, and a plain `def` with a *timeout* in a process,
-        because a thread cannot be stopped. "outside": no worker runs it; others do, and tell of it (`begin`, `end`)."""
+        because a thread cannot be stopped. "outside": no worker runs it; others do, and tell of it (`begin`, `end`). They are
+        told of its jobs by messages of *topic*, written by *encode*, and again when nobody has begun after *again_after*."""
 
         def decorate(function: Callable[..., Any]) -> Task[..., Any]:
             return self._add_task(function, **options)
@@ -192,6 +201,7 @@ class Holdfast(Relaying, Verbs):
         stuck_after: Duration | None = "30m",
         stuck_action: str = "report",
         rules: Sequence[Rule] = (),
+        again_after: Duration = AGAIN_AFTER,
         **plain: Any,
     ) -> Task[P, R]:
         name = name or function.__name__
@@ -222,8 +232,10 @@ class Holdfast(Relaying, Verbs):
             stuck_after=optional(stuck_after),
             stuck_action=stuck_action,
             rules=tuple(rules),
+            again_after=span("again_after", again_after, timedelta(milliseconds=100), timedelta(days=30)),
             **plain,
         )
+        self._hand_over(name, policy)
         if whole("price", policy.price, 0, MOST):
             self._sell()
         task: Task[P, R] = Task(function, name, policy, self)
@@ -331,9 +343,26 @@ class Holdfast(Relaying, Verbs):
         if self.credits.hook not in self._hooks:
             self._hooks.insert(0, self.credits.hook)
 
+    def _hand_over(self, name: str, policy: Policy) -> None:
+        """From now on the moves of jobs that others execute tell of them."""
+        if policy.topic is None:
+            if policy.encode is not None:
+                raise UsageError(f"{name} has encode= and no topic=; say where its messages go")
+            return
+        if policy.execute != "outside":
+            raise UsageError(f'{name} has a topic, so others execute it; declare it with execute="outside"')
+        if self.errands.hook not in self._hooks:
+            self._hooks.append(self.errands.hook)
+
     def _check_policies(self) -> None:
         if self.tasks:  # an app without any only looks at the database
             self._reloader.check(self.tasks)
+        for name, task in self.tasks.items():
+            topic = task.policy.topic
+            if topic is not None and topic not in self.topics:
+                raise UsageError(
+                    f"jobs of {name} are handed to {topic}, which is no topic here; declare it with app.topic({topic!r}, …)"
+                )
 
     # -- opening ----------------------------------------------------------------------------------------------------
     async def __aenter__(self) -> Holdfast:
@@ -539,6 +568,8 @@ class Holdfast(Relaying, Verbs):
             chores.add("webhooks", DISPATCH_EVERY, Dispatching(engine).run)
             if engine.broker is not None:
                 chores.add("dispatch", HAND_OUT_EVERY, HandingOut(engine, engine.broker).run)
+            if self.errands.hook in self._hooks:
+                chores.add("errands", self.errands.every, lambda: self.errands.look(engine.store))
             if self.credits.hook in self._hooks:
                 chores.add("credits", CREDITS_EVERY, self.credits.keep_house)
             worker = Worker(
@@ -550,7 +581,6 @@ class Holdfast(Relaying, Verbs):
                 middleware=self._middleware,
                 resources=resources,
                 until_idle=until_idle,
-                expect=chores.expect,
             )
             if handle_signals:  # the process is ours
                 _stop_on_signals(worker, stack)

@@ -1,6 +1,13 @@
 """Holdfast beside Celery (extra `celery`): tasks written as messages that Celery 5 reads, and results that come back signed.
 
-On Holdfast's side nothing of Celery is needed:
+On Holdfast's side nothing of Celery is needed: a task that Celery workers execute names its topic, and the engine tells them of
+its jobs, in the transaction that stores them and again when a message was lost:
+
+    @app.task(execute="outside", topic="shop.tasks", encode=for_celery("shop.ship"), deadline="20m")
+    async def ship(order: int) -> dict: ...
+
+The id of the task in Celery, and in its callbacks, is `<job id>.<generation>` (`split_errand_id`). What belongs to no job is
+published by hand:
 
     message = encode_task("shop.ship", kwargs={"order": 7}, task_id=request_id)
     await app.publish("shop.tasks", message.body, headers=message.headers, key="order 7", connection=connection)
@@ -24,12 +31,23 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.domain.errand import Encode, Errand, split_errand_id
 from holdfast.errors import BadSignature, UsageError
 
 if TYPE_CHECKING:
     from holdfast.engine.ports import Clock
 
-__all__ = ["SIGNATURE", "BadSignature", "TaskMessage", "encode_task", "report", "sign", "verify"]
+__all__ = [
+    "SIGNATURE",
+    "BadSignature",
+    "TaskMessage",
+    "encode_task",
+    "for_celery",
+    "report",
+    "sign",
+    "split_errand_id",
+    "verify",
+]
 
 SIGNATURE = "holdfast-signature"
 SHORTEST_SECRET = 24
@@ -70,6 +88,15 @@ def encode_task(
         "content-type": "application/json",
     }
     return TaskMessage(body, headers)
+
+
+def for_celery(task: str) -> Encode:
+    """Errands as calls of this Celery *task*, with the arguments of the job by name."""
+
+    def encode(errand: Errand) -> TaskMessage:
+        return encode_task(task, kwargs=errand.arguments, task_id=errand.id)
+
+    return encode
 
 
 def sign(secret: str, message_id: str, body: bytes) -> dict[str, str]:

@@ -1,14 +1,16 @@
-"""The verbs of those who run a front door: keys, and operations on everything that matches a filter."""
+"""The verbs of those who run a front door: keys, operations on everything that matches a filter, attempts that are stuck."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from holdfast.domain.access import AccessKey
 from holdfast.domain.duration import Duration, duration, optional
+from holdfast.domain.job import StuckJob
 from holdfast.domain.operation import Operation, Progress
-from holdfast.engine import access, operating
+from holdfast.engine import access, operating, stuck
 from holdfast.engine.engine import Engine
 from holdfast.engine.filters import dead_letter_filter, job_filter
 from holdfast.errors import UnknownOperation
@@ -91,3 +93,24 @@ class Desk(ABC):
         """Do no more of it; what it has done stays done. Its last state, whether or not it still ran."""
         await (await self.engine()).store.end_operation(operation_id, Progress.CANCELLED)
         return await self.operation(operation_id)
+
+    # -- attempts that are stuck ------------------------------------------------------------------------------------
+    async def stuck(
+        self,
+        *,
+        longer_than: Duration | None = None,
+        task: str | Collection[str] | None = None,
+        owner: str | None = None,
+        ids: str | Collection[str] | None = None,
+        limit: int = 100,
+    ) -> list[StuckJob]:
+        """Attempts that run on for too long while their worker lives, oldest first: for longer than the `stuck_after` of their
+        task, or than *longer_than*. A page that is full may not be all of them; what is taken back makes room for the next."""
+        where = job_filter(task=task, owner=owner, ids=ids)
+        most = optional(longer_than)
+        return await stuck.find_stuck(await self.engine(), where, longer_than=most, limit=limit)
+
+    async def take_back(self, jobs: Sequence[StuckJob]) -> int:
+        """Take these stuck jobs from their workers: they fail with `STUCK` and are retried, or become dead letters. How many;
+        one that has ended since, or that somebody else was first with, is left alone."""
+        return await stuck.take_back(await self.engine(), jobs)

@@ -13,6 +13,7 @@ HoldfastError
 │   └── UnknownJob        no job has this id
 ├── BadSignature          a message was not signed by whom it says
 ├── Conflict              a person's move lost to the state the job is in
+│   └── Changed           it is not as it was read any more: nothing was done
 ├── InsufficientCredits   whoever pays has fewer credits than this costs: nothing was done
 ├── QuotaExceeded         an account has used up what it may in this day or month: nothing was done
 ├── LeaseLost             a worker's write came after its lease had ended: nothing was changed
@@ -130,6 +131,13 @@ class Conflict(HoldfastError):
     def __init__(self, message: str, *, twin: str | None = None) -> None:
         super().__init__(message)
         self.twin = twin  #: the id of the job that holds the dedupe key, where that is the reason
+
+
+class Changed(Conflict):
+    """Somebody wants to act on what they read, and it is not so any more."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} has changed since it was read; read it again")
 
 
 class InsufficientCredits(HoldfastError):

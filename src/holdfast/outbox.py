@@ -72,6 +72,11 @@ class OutboxVerbs(ABC):
         """Take a waiting message out of line until it is replayed. `Conflict` when it does not wait."""
         await (await self.engine()).park_message(message_id, reason=reason)
 
+    async def discard_message(self, message_id: str, *, reason: str, by: str = "api") -> None:
+        """Give a parked message up, for good: it is never delivered, and an event says whose decision that was and why.
+        `Conflict` when it is not parked."""
+        await (await self.engine()).discard_message(message_id, reason=reason, by=by)
+
     async def message_lags(self) -> list[Lag]:
         """How every topic stands in which anything waits or is parked."""
         return await (await self.engine()).message_lags()

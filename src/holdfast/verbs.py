@@ -150,6 +150,12 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         """Queued or processing → cancelled. A running attempt is told to stop."""
         await (await self.engine()).cancel(job_id, by=by, reason=reason)
 
+    async def note(self, job_id: str, kind: str, *, name: str, **meta: Any) -> bool:
+        """Put something that is no move on a job's record: an event, told like all others (webhooks, streams, hooks). *kind* is
+        "breached" (a promise about it was broken) or "compensated"; *meta* is what belongs to it. However often it is sent, a job
+        has one of each kind and *name*; whether this is it."""
+        return await (await self.engine()).note(job_id, kind, name, meta)
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
         """A connection of the store in a transaction that commits on leaving: for what is to be stored together, e.g.
@@ -167,6 +173,12 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
     async def end(self, job_id: str, outcome: Outcome, *, generation: int, worker: str) -> Report:
         """What came of it outside: `Done(result)`, `Failed(code, detail)` or `PutBack(delay, why)`. May be sent twice."""
         return await (await self.engine()).end(JobId(job_id), outcome, generation=generation, worker=worker)
+
+    async def refuse(self, job_id: str, name: str, *, why: str = "", by: str = "") -> bool:
+        """A report about a job that is executed outside is not believed: it is not signed, say. Nothing is changed, and the job has
+        an event `stale_write` that says so: one for each *name*, however often it comes, so that nobody can fill the record.
+        Whether this is it."""
+        return await (await self.engine()).refuse(JobId(job_id), name, why=why, by=by)
 
     async def dead_letters(
         self, *, after: str | None = None, limit: int = 50, **where: Any

@@ -20,6 +20,7 @@ from holdfast.domain.addresses import networks
 from holdfast.domain.job import JobId
 from holdfast.engine.calling import Calls
 from holdfast.engine.dispatch import Dispatch
+from holdfast.engine.errands import ErrandBooks
 from holdfast.engine.ports import Artefacts, Clock, Store, Threads, Transaction
 from holdfast.engine.settings import DEFAULT_URL
 from holdfast.engine.transport import Transport
@@ -246,3 +247,19 @@ def make_books(transaction: Transaction) -> Books:
     from holdfast.stores.sqlite.credits import SqliteBooks
 
     return SqliteBooks(transaction)
+
+
+def make_errand_books(transaction: Transaction) -> ErrandBooks:
+    """What errands ask of the store of *transaction*."""
+    match transaction.dialect:
+        case "memory":
+            from holdfast.stores.memory.errands import MemoryErrands
+
+            return MemoryErrands(transaction.tables, transaction.store)  # type: ignore[attr-defined]
+        case "postgres":
+            from holdfast.stores.postgres.errands import PostgresErrands
+
+            return PostgresErrands(transaction)
+    from holdfast.stores.sqlite.errands import SqliteErrands
+
+    return SqliteErrands(transaction)

@@ -11,6 +11,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from holdfast import Errand
+from holdfast.celery import TaskMessage, encode_task
+
+#: The name of the worker's task.
+TASK = "grading.grade"
+
 Skill = Literal["writing", "speaking"]
 Status = Literal["processing", "completed", "error", "failed"]
 #: Larger messages are nobody's of ours.
@@ -22,7 +28,7 @@ _REQUEST = re.compile(rf"({_UUID})\.([1-9][0-9]{{0,8}})")
 
 SubmissionId = Annotated[str, msgspec.Meta(pattern=f"^{_UUID}$")]
 RequestId = Annotated[str, msgspec.Meta(pattern=rf"^{_UUID}\.[1-9][0-9]{{0,8}}$")]
-Word = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Word = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Line = Annotated[str, msgspec.Meta(max_length=2_000)]
 Band = Annotated[float, msgspec.Meta(ge=0, le=9, multiple_of=0.5)]
 
@@ -101,6 +107,13 @@ class Buried(msgspec.Struct, frozen=True, rename="camel"):
     last_error: str
     timestamp: str
     request: str = ""  #: the message itself as it came, cut to a readable length; never decoded again
+
+
+def ask(errand: Errand) -> TaskMessage:
+    """The request for one submission, as Celery reads it. What it does not have is not told."""
+    request = {"requestId": errand.id, "submissionId": errand.job_id}
+    request |= {name: value for name, value in errand.arguments.items() if value is not None}
+    return encode_task(TASK, kwargs={"request": request}, task_id=errand.id)
 
 
 def request_id(submission_id: str, generation: int) -> str:

@@ -90,7 +90,7 @@ _READERS: dict[str, Reader] = {
     "sla_writing_ms": _TIME,
     "sla_speaking_ms": _TIME,
     "timeout_check_interval_ms": _TIME,
-    "redispatch_after_ms": _TIME,
+    "redispatch_after_ms": whole(100, 86_400_000),
     "attempt_lease_ms": _TIME,
     "max_retries": whole(0, 100),
     "retry_base_ms": _TIME,

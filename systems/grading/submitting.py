@@ -11,7 +11,6 @@ import anyio.to_thread
 
 from holdfast import JobRow
 from systems.common.parts import Part
-from systems.grading.handing import hand_over
 from systems.grading.messages import Skill
 from systems.grading.tasks import Grading
 
@@ -24,7 +23,7 @@ async def submit(
     audio: bytes | None = None,
     owner: str | None = None,
 ) -> JobRow:
-    """Durable when this returns: the submission, PENDING, and the message that asks for its grade.
+    """Durable when this returns: the submission, PENDING, and the message that asks for its grade (G1).
 
     The recording is on disk before. When the transaction then fails, it is left over and nobody knows of it.
     """
@@ -33,22 +32,16 @@ async def submit(
     arguments: dict[str, Any] = {"skill": skill, "text": text, "audio": None}
     if audio is not None:
         arguments["audio"] = await _keep(grading.settings.audio_dir, submission_id, audio)
-    async with app.transaction() as connection:
-        chosen = grading.grade.options(
-            id=submission_id, owner=owner, deadline=grading.sla(skill), connection=connection
-        )
-        await chosen.enqueue(**arguments)
-        await hand_over(app, submission_id, 1, arguments, connection=connection)
+    chosen = grading.grade.options(id=submission_id, owner=owner, deadline=grading.sla(skill))
+    await chosen.enqueue(**arguments)
     return await app.job(submission_id)
 
 
 async def send_again(grading: Grading, submission_id: str, *, by: str) -> JobRow:
     """By hand, after it has failed: a new generation, with a request and a deadline of its own. `Conflict` when it has not
-    failed. The message may be missing when this process dies in between; `hand_over_again` then sends it."""
+    failed."""
     await grading.app.retry(submission_id, by=by)
-    row = await grading.app.job(submission_id)
-    await hand_over(grading.app, row.id, row.generation, row.payload)
-    return row
+    return await grading.app.job(submission_id)
 
 
 async def _keep(folder: Path, submission_id: str, audio: bytes) -> dict[str, Any]:

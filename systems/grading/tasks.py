@@ -1,7 +1,7 @@
 """Grading's Holdfast app. A submission is a job of the task `grade`, which is executed outside: by Celery workers.
 
 The store is the truth: it has the submission, its deadline and its one end. What is on the broker are hints, which may be
-doubled, delayed or purged; `hand_over_again` sends them once more.
+doubled, delayed or purged; the engine stores each with its submission, and sends it again while nobody has begun.
 
 `build(settings)` makes it; `systems.grading.app:app` is the one of the environment, for `holdfast up`.
 """
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from holdfast import Every, Holdfast, Retry, Task
-from systems.grading.handing import hand_over_all
+from holdfast import Holdfast, Retry, Task
+from systems.grading.messages import ask
 from systems.grading.settings import Settings
 from systems.grading.topology import DELIVERY_LIMIT, REQUESTS, queues
 
-GRADE, QUEUE, HOUSEKEEPING = "grade", "grading", "housekeeping"
+GRADE, QUEUE = "grade", "grading"
 #: A job of ours is begun again only when a lease ran out or a person asked; its deadline ends it long before this.
 _MANY = 100
 _LOOK_FOR_LOST = timedelta(seconds=2)
@@ -60,6 +60,9 @@ def build(settings: Settings, **options: Any) -> Grading:
         name=GRADE,
         queue=QUEUE,
         execute="outside",
+        topic=REQUESTS,
+        encode=ask,
+        again_after=timedelta(milliseconds=settings.redispatch_after_ms),
         deadline=timedelta(milliseconds=settings.sla_writing_ms),
         lease=timedelta(milliseconds=settings.attempt_lease_ms),
         retry=Retry(_MANY, base="1s", cap="1m"),
@@ -72,13 +75,4 @@ def build(settings: Settings, **options: Any) -> Grading:
         """Never run here; its signature is what a submission holds."""
         raise NotImplementedError
 
-    grading = Grading(settings, app, grade)
-    again = timedelta(milliseconds=settings.redispatch_after_ms)
-
-    @app.schedule(Every(max(timedelta(seconds=1), min(again / 2, timedelta(seconds=30)))))
-    @app.task(queue=HOUSEKEEPING, timeout="5m", store_result=False)
-    async def hand_over_again() -> int:
-        """Send requests once more that wait for too long, and those that a person has sent again."""
-        return await hand_over_all(app, again)
-
-    return grading
+    return Grading(settings, app, grade)

@@ -30,9 +30,10 @@ class Settings:
     worker_lease_ttl_sec: int = 90
     worker_max_crashes: int = 3
     stuck_after_sec: int = 1_800  #: an attempt that runs longer is stuck
-    stuck_jobs_every_sec: int = 300  #: at the latest: the engine looks more often (S4)
-    failed_jobs_every_sec: int = 30
-    delayed_jobs_every_sec: int = 10
+    stuck_jobs_every_sec: int = 300  #: how often such attempts are looked for (S4) …
+    stuck_jobs_batch: int = 100  #: … and how many of them are taken back at a time
+    failed_jobs_every_sec: int = 30  #: at the latest: the engine lets retries …
+    delayed_jobs_every_sec: int = 10  #: … and whatever else is due into line within 1 s (S4)
     books_every_sec: int = 5  #: how far analytics and promises may be behind
     job_retention_sec: int = 2_592_000
 
@@ -56,6 +57,7 @@ _READERS: dict[str, Reader] = {
     "worker_max_crashes": whole(1, 1_000),
     "stuck_after_sec": whole(1, 86_400),
     "stuck_jobs_every_sec": whole(1, 86_400),
+    "stuck_jobs_batch": whole(1, 10_000),
     "failed_jobs_every_sec": whole(1, 86_400),
     "delayed_jobs_every_sec": whole(1, 86_400),
     "books_every_sec": whole(1, 3_600),

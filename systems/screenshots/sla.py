@@ -4,8 +4,11 @@ SUCCESS  the picture was not there in time: late, failed, or still waited for. N
          pages that no attempt could have taken.
 RETRY    a retry by hand did not begin in time.
 
-Each step may be done twice, by anybody, at any time: a breach is one row for job and kind, and its credits are a grant whose id is
-made of both.
+Both are told like everything that happens to a job, by its events `breached` and `compensated`: in its history, to streams and to
+webhooks of its owner.
+
+Each step may be done twice, by anybody, at any time: a breach is one row for job and kind, its events have the kind for a name, and its
+credits are a grant whose id is made of both.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from holdfast import Event, Holdfast, JobRow, State
+from holdfast import Event, Holdfast, JobRow, State, UnknownJob
 from holdfast.logs import Log
 from systems.screenshots.codes import CODES
 from systems.screenshots.records import Books
@@ -46,7 +49,7 @@ class Breach(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         moments = {
-            name: None if at is None else datetime.fromtimestamp(at, UTC).isoformat()
+            name: None if at is None else _moment(at)
             for name, at in (
                 ("dueAt", self.due_at),
                 ("foundAt", self.found_at),
@@ -62,6 +65,10 @@ class Breach(NamedTuple):
             "credits": self.credits,
             **moments,
         }
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()
 
 
 def kept_success(row: JobRow | None, due_at: float) -> bool:
@@ -160,22 +167,34 @@ class Sla:
 
     async def _compensate(self, now: float) -> None:
         owed = await self._books.run(
-            "SELECT job_id, kind, account, tier, credits FROM screenshots_breach WHERE compensated_at IS NULL"
+            "SELECT job_id, kind, account, tier, due_at, credits FROM screenshots_breach"
+            " WHERE compensated_at IS NULL"
         )
-        for job_id, kind, account, tier, amount in owed:
-            if amount:
+        for job_id, kind, account, tier, due_at, promised in owed:
+            owes = int(promised)
+            await self._tell(job_id, "breached", kind, tier=tier, due_at=_moment(due_at), credits=owes)
+            if owes:
                 await self._app.credits.grant(
                     account,
-                    int(amount),
+                    owes,
                     source="compensation",
                     id=f"sla:{job_id}:{kind}",
                     by="sla",
                     note=f"{kind} of {job_id}, promised to {tier}",
                 )
-            log.info("sla.compensated", job_id=job_id, kind=kind, account=account, credits=amount)
+                await self._tell(job_id, "compensated", kind, account=account, credits=owes)
+            log.info("sla.compensated", job_id=job_id, kind=kind, account=account, credits=owes)
             await self._books.run(
                 "UPDATE screenshots_breach SET compensated_at = $3 WHERE job_id = $1 AND kind = $2",
                 job_id,
                 kind,
                 now,
             )
+
+    async def _tell(self, job_id: str, event: str, kind: str, **meta: Any) -> None:
+        try:
+            await self._app.note(job_id, event, name=kind, **meta)
+        except (
+            UnknownJob
+        ):  # retention was first: the breach and the ledger stay, there is no job to tell it of
+            log.info("sla.not_told", job_id=job_id, kind=kind, told=event)

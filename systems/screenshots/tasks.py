@@ -89,13 +89,17 @@ def build(
         )
     kept = timedelta(seconds=settings.job_retention_sec)
     dispatch = {"dispatch": settings.redis_url} if settings.redis_url else {}
+    sweeps = {
+        "stuck_every": settings.stuck_jobs_every_sec,
+        "stuck_batch": settings.stuck_jobs_batch,
+    }
     app = Holdfast(
         settings.database_url,
         policies=settings.policies_file,
         lease=timedelta(seconds=settings.worker_lease_ttl_sec),
         concurrency=settings.sittings + _OTHER_SLOTS,
         retention=Retention(results=kept, jobs=kept, events=kept),
-        **(dispatch | options),
+        **(sweeps | dispatch | options),
     )
     limits = Limits(sittings=settings.sittings, seconds=settings.shot_seconds)
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from holdfast.client import calls
-from tests.client.world import WAIT
+from tests.client.world import WAIT, Live
 
 
 @dataclass
@@ -19,8 +19,8 @@ class Use:
     given: dict[str, Any] = field(default_factory=dict)
 
 
-def uses(client: Any) -> list[Use]:
-    """All of them once, in an order in which each is answered. *client* prepares what they need."""
+def uses(client: Any, live: Live) -> list[Use]:
+    """All of them once, in an order in which each is answered. *client* prepares what they need, *live* what it cannot."""
 
     def waiting() -> str:
         return str(client.enqueue("convert", {"pdf": "w"}, delay="1d", owner="uma").id)
@@ -37,6 +37,8 @@ def uses(client: Any) -> list[Use]:
     operation = client.operate("cancel", {"owner": f"nobody-{uuid4()}"}).id
     hook = client.send(calls.create_webhook(url="http://127.0.0.1:9999/x")).id
     last = client.send(calls.create_webhook(url="http://127.0.0.1:9999/y")).id
+    message = str(uuid4())
+    live.do(live.app.publish("orders", {"number": 7}, id=message))
     new = {"task": "convert", "args": {"pdf": "a"}}
     return [
         Use("enqueue_job", given=new),
@@ -99,6 +101,13 @@ def uses(client: Any) -> list[Use]:
         Use("replay_webhook", (hook,), {"after": "0", "before": "1"}),
         Use("remove_webhook", (last,)),
         Use("remove_webhook", (hook,)),
+        Use("list_topics"),
+        Use("list_messages", given={"topic": "orders", "standing": "waiting", "limit": 1}),
+        Use("get_message", (message,)),
+        Use("park_message", (message,), {"reason": "tests"}),
+        Use("replay_message", (message,)),
+        Use("park_message", (message,), {"reason": "tests"}),
+        Use("discard_message", (message,), {"reason": "tests"}),
         Use("get_liveness"),
         Use("get_readiness"),
         Use("get_health"),

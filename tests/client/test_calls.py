@@ -29,7 +29,7 @@ def test_what_is_made_from_the_api_is_current() -> None:  # E69
 def test_every_call_is_answered_as_its_types_say(live: Live) -> None:  # E69
     used = set()
     with Client(live.url, key=live.key) as client:
-        for use in uses(client):
+        for use in uses(client, live):
             call: Call[Any] = getattr(calls, use.name)(*use.path, **use.given)
             answer = client.exchange(call)  # a body that is not as its type says would be a `BadAnswer`
             kind = call.answers[answer.status]

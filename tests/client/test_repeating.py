@@ -51,15 +51,48 @@ def test_what_may_be_sent_again_is(make: Make, live: Live, trouble: Any) -> None
 def test_what_may_have_been_done_and_has_no_name_is_not_sent_again(
     make: Make, live: Live, trouble: Any
 ) -> None:
-    name = str(uuid4())
+    one, other = [live.do(live.app.create_inbound_webhook()).id for _ in range(2)]
     with live.doorman() as doorman:
         doorman.orders = [trouble]
         client = make(doorman.url, surroundings=Hurried())
         with pytest.raises((Unreachable, Unavailable)):
-            client.send(calls.create_key(role="viewer", name=name))
+            client.send(calls.remove_webhook(one))
         assert len(doorman.seen) == 1
         doorman.orders = [BUSY]  # here nothing was done, and that is certain
-        client.send(calls.create_key(role="viewer", name=name))
+        client.send(calls.remove_webhook(other))
+
+
+def test_a_move_whose_answer_was_lost_is_sent_again_and_made_once(make: Make, live: Live) -> None:  # E37, E69
+    job = make().enqueue("convert", {"pdf": "a"}, queue="nobody-works-here")
+    with live.doorman() as doorman:
+        doorman.orders = [Doorman.LOSE, Doorman.LOSE]
+        client = make(doorman.url, surroundings=Hurried())
+        assert client.cancel(job.id).state == "cancelled"
+        assert len(doorman.seen) == 3
+    assert [event.kind for event in make().job_events(job.id)] == ["queued", "cancelled"]
+
+
+def test_a_secret_whose_answer_was_lost_is_not_made_twice_nor_told_again(
+    make: Make, live: Live
+) -> None:  # E37, E69
+    name = str(uuid4())
+    with live.doorman() as doorman:
+        doorman.orders = [Doorman.LOSE]
+        client = make(doorman.url, surroundings=Hurried())
+        with pytest.raises(errors.ToldOnce) as told:
+            client.send(calls.create_key(role="viewer", name=name))
+    [made] = [key for key in live.do(live.app.keys()) if key.name == name]
+    assert told.value.facts["made"] == made.id
+
+
+def test_what_is_still_being_carried_out_is_asked_for_again(make: Make, live: Live) -> None:  # E37, E69
+    in_flight = canned(409, '{"code": "IDEMPOTENCY_KEY_IN_FLIGHT", "detail": "wait"}', "Retry-After: 1")
+    world = Hurried()
+    with live.doorman() as doorman:
+        doorman.orders = [in_flight, in_flight]
+        assert make(doorman.url, surroundings=world).enqueue("convert", {"pdf": "a"}).state == "queued"
+    assert all(1 <= pause <= 1.2 for pause in world.pauses)
+    assert len(world.pauses) == 2
 
 
 def test_nobody_waits_for_ever_nor_longer_than_he_can(make: Make, live: Live) -> None:

@@ -57,7 +57,7 @@ def camel(name: str) -> str:
 
 def test_every_operation_is_a_method_that_is_answered(node: str, live: Live) -> None:  # E69
     with Client(live.url, key=live.key) as client:
-        plan = [{"name": camel(use.name), "given": [*use.path, use.given]} for use in uses(client)]
+        plan = [{"name": camel(use.name), "given": [*use.path, use.given]} for use in uses(client, live)]
     told = play(node, live, "operations", uses=plan)
     assert [name for name, _ in told] == [one["name"] for one in plan]
     methods = re.findall(r"^  (\w+)\(", (HOME / "operations.js").read_text(encoding="utf-8"), re.MULTILINE)
@@ -96,9 +96,10 @@ def test_in_typescript_too_a_lost_answer_makes_no_second_job(node: str, live: Li
 def test_in_typescript_too_only_what_is_safe_is_sent_again(
     node: str, live: Live, trouble: Any, named: bool, done: bool
 ) -> None:
+    webhook = live.do(live.app.create_inbound_webhook())
     with live.doorman() as doorman:
         doorman.orders = [trouble]
-        [told] = play(node, live, "trouble", url=doorman.url, named=named)
+        [told] = play(node, live, "trouble", url=doorman.url, named=named, webhook=webhook.id)
     assert told["done"] is done
     if trouble == BUSY:
         assert 7 <= told["pauses"][0] <= 7.2

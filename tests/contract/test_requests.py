@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.domain.job import Enqueued, JobFilter, JobSpec, NewJob
 from holdfast.domain.moves import Kind
-from holdfast.engine.doorstore import Repeated, Request
+from holdfast.engine.doorstore import Begun, Kept, Repeated, Request
 from holdfast.engine.ports import Moved, Transaction
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, MINUTE, World
@@ -134,3 +134,74 @@ async def test_requests_are_forgotten_when_their_time_is_up_in_batches(world: Wo
     await world.advance("1m")
     assert [await world.store.forget_requests(3) for _ in range(3)] == [3, 2, 0]
     assert isinstance(await world.store.enqueue_once(REQUEST, new_jobs(), keep=DAY), Repeated)
+
+
+# -- requests that are carried out step by step ---------------------------------------------------------------------------
+async def begin(world: World, holder: str, request: Request = REQUEST) -> Begun | Kept:
+    return await world.store.begin_request(request, holder, span=MINUTE, keep=DAY)
+
+
+async def ours(world: World, holder: str, request: Request = REQUEST) -> Begun:
+    found = await begin(world, holder, request)
+    assert isinstance(found, Begun)
+    return found
+
+
+async def test_a_request_is_begun_by_one_and_answered_again_to_all(world: World) -> None:  # E37
+    begun = await ours(world, "a")
+    assert await begin(world, "b") == Kept(b"content", None)
+    assert await begin(world, "b", REQUEST._replace(fingerprint=b"other")) == Kept(b"content", None)
+    assert await world.store.answer_request(REQUEST, begun.ticket, '{"x": "é"}', keep=DAY)
+    for fingerprint in (b"content", b"other"):
+        found = await begin(world, "c", REQUEST._replace(fingerprint=fingerprint))
+        assert found == Kept(b"content", '{"x": "é"}')
+
+
+async def test_of_many_that_begin_at_once_one_does(world: World) -> None:  # E37
+    found = await asyncio.gather(*(begin(world, f"holder-{number}") for number in range(20)))
+    assert sum(isinstance(one, Begun) for one in found) == 1
+    assert [one for one in found if isinstance(one, Kept)] == [Kept(b"content", None)] * 19
+
+
+async def test_a_beginning_whose_answer_was_lost_is_the_same_when_it_is_sent_again(
+    world: World,
+) -> None:  # E6
+    assert await ours(world, "a") == await ours(world, "a")
+
+
+async def test_a_request_that_was_refused_leaves_its_name_to_others(world: World) -> None:  # E37
+    begun = await ours(world, "a")
+    assert await world.store.drop_request(REQUEST, begun.ticket)
+    again = await ours(world, "b", REQUEST._replace(fingerprint=b"mended"))
+    assert again.token != begun.token
+    assert not await world.store.drop_request(REQUEST, begun.ticket)
+
+
+async def test_who_takes_over_from_one_who_was_lost_does_so_under_the_same_token(world: World) -> None:  # E37
+    lost = await ours(world, "a")
+    await world.advance("59s")
+    assert await begin(world, "b") == Kept(b"content", None)
+    await world.advance("1s")
+    assert await begin(world, "b", REQUEST._replace(fingerprint=b"other")) == Kept(b"content", None)
+    next_one = await ours(world, "b")
+    assert (next_one.token, next_one.ticket == lost.ticket) == (lost.token, False)
+    # It was only slow. What it has to say is another's to say now.
+    assert not await world.store.answer_request(REQUEST, lost.ticket, "1", keep=DAY)
+    assert not await world.store.leave_request(REQUEST, lost.ticket)
+    assert await world.store.leave_request(REQUEST, next_one.ticket)
+    last = await ours(world, "c")
+    assert last.token == lost.token
+    assert await world.store.answer_request(REQUEST, last.ticket, "2", keep=DAY)
+    assert await begin(world, "d") == Kept(b"content", "2")
+
+
+async def test_what_was_answered_is_kept_for_its_time_and_then_begun_anew(world: World) -> None:  # E37
+    begun = await ours(world, "a")
+    await world.store.answer_request(REQUEST, begun.ticket, "1", keep=MINUTE)
+    await ours(world, "a", REQUEST._replace(name="left alone"))
+    await world.advance("59s")
+    assert await world.store.forget_requests(10) == 0
+    await world.advance("1s")
+    assert (await ours(world, "b")).token != begun.token
+    await world.advance("1d")
+    assert await world.store.forget_requests(10) == 2

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from holdfast.domain.job import Lane
 from holdfast.engine.ports import Reclaim
 from tests.contract.world import LANE, MINUTE, World, bury, done, retry
 
+FAIR = LANE._replace(fair=True)
 HALF_HOUR = {"email": timedelta(minutes=30)}
 
 
@@ -96,3 +98,18 @@ async def test_the_last_attempt_of_a_stuck_job_ends_it(world: World) -> None:  #
     assert await world.store.reclaim([Reclaim(claimed.lease, bury("STUCK"), crashed=False)], stuck=True) == 1
     row = await world.row(job_id)
     assert (row.state, row.error_code) == ("failed", "STUCK")
+
+
+async def test_those_of_one_owner_or_with_certain_ids_are_found_among_all(world: World) -> None:  # E30 S5
+    session = await world.session(ttl=timedelta(hours=2))
+    hers, his = [await world.enqueue(owner=owner, lane=FAIR) for owner in ("ann", "bob")]
+    while len(await world.store.held(session)) < 2:
+        await world.claim(session, 2, FAIR)
+    await world.advance("31m")
+
+    async def found(**only: Any) -> set[str]:
+        return {one.lease.job_id for one in await world.store.stuck(HALF_HOUR, 10, **only)}
+
+    assert await found() == {hers, his}
+    assert await found(owner="ann") == await found(ids=[hers, "no id at all"]) == {hers}
+    assert await found(owner="ann", ids=[his]) == await found(ids=[]) == set()

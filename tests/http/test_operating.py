@@ -120,6 +120,10 @@ async def test_stuck_jobs_are_listed_and_taken_back(timed: tuple[House, ManualCl
     status = (await call("get_workers_status", house=house)).json()
     assert (status["count"], status["busy"]) == (1, 1)
     assert (await call("list_workers", house=house)).json()["workers"][0]["name"] == "slow-worker"
+    for chosen in ({"owner": "nobody"}, {"ids": ["another"]}, {"owner": "acme/ann", "ids": ["another"]}):
+        assert (await call("search_stuck_jobs", chosen, house=house)).json() == {"jobs": []}
+    mine = await call("search_stuck_jobs", {"ids": [job_id], "tasks": ["convert"]}, house=house)
+    assert mine.json() == {"jobs": [stuck]}
     done = (await call("process_stuck_jobs", {"tasks": ["convert"]}, house=house)).json()
     assert done["found"] == done["processed"] >= 1
     assert (await house.app.job(job_id)).leased_by is None

@@ -121,3 +121,32 @@ async def test_reports_of_what_is_not_there_or_not_outside_are_refused(app: Hold
         await app.end(handle.id, Done(), **FIRST)
     with pytest.raises(UnknownJob):
         await app.begin("01a1e32c-3143-73af-8b35-27accb17cb51", **FIRST)
+
+
+async def test_a_report_that_is_not_believed_is_on_record_once_and_changes_nothing(
+    app: Holdfast,
+) -> None:  # E45
+    handle = await grade(app).enqueue("an essay")
+    before = await app.job(handle.id)
+    told = [await app.refuse(handle.id, "forged", why=f"no\0signature\n{n}", by="\ud800") for n in range(3)]
+    assert told == [True, False, False]
+    assert await app.refuse(handle.id, "unsigned")
+    assert await app.job(handle.id) == before
+    events = [event for event in await app.events(job_id=handle.id) if event.kind == "stale_write"]
+    assert [event.meta for event in events] == [
+        {"name": "forged", "why": "no\ufffdsignature\ufffd0", "by": "\ufffd"},
+        {"name": "unsigned"},
+    ]
+    with pytest.raises(UnknownJob):
+        await app.refuse("01a1e359-297e-75e7-bba9-287684a79c65", "forged")
+    with pytest.raises(UsageError, match="name is"):
+        await app.refuse(handle.id, "")
+
+
+async def test_a_begin_of_another_life_is_on_record_once(app: Holdfast) -> None:  # E45
+    handle = await grade(app).enqueue("an essay")
+    for _ in range(3):
+        began = await app.begin(handle.id, generation=2, worker="celery@one")
+        assert (began.answer, began.state) == (Reply.STALE, State.QUEUED)
+    kinds = [event.kind for event in await app.events(job_id=handle.id)]
+    assert kinds == ["queued", "stale_write"]

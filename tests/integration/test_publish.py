@@ -341,6 +341,26 @@ async def test_people_list_park_and_replay_messages(app: Holdfast) -> None:  # E
         assert await deliver(app) == [b"1"]
 
 
+async def test_people_discard_what_is_parked(app: Holdfast) -> None:  # E44
+    async with app:
+        parked, waits = [await app.publish(TOPIC, n) for n in range(2)]
+        await app.park_message(parked, reason="it is wrong")
+        with pytest.raises(Conflict, match="is waiting; only a parked one can be discarded"):
+            await app.discard_message(waits, reason="x")
+        with pytest.raises(UsageError, match="say why it is discarded"):
+            await app.discard_message(parked, reason="")
+        await app.discard_message(parked, reason="nobody wants it", by="ann")
+        with pytest.raises(UnknownMessage):
+            await app.discard_message(parked, reason="x")
+        [told] = [event for event in await app.events() if event.kind == "discarded"]
+        assert (told.meta["message"], told.meta["by"], told.meta["reason"]) == (
+            parked,
+            "ann",
+            "nobody wants it",
+        )
+        assert await deliver(app) == [b"1"]
+
+
 async def test_a_replay_of_many_goes_in_batches(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E44
@@ -360,7 +380,12 @@ async def test_a_replay_of_many_goes_in_batches(
 async def test_made_up_names_find_nothing(app: Holdfast, name: str) -> None:  # E44
     async with app:
         await app.publish(TOPIC, 1)
-        for move in (app.message(name), app.replay_message(name), app.park_message(name, reason="x")):
+        for move in (
+            app.message(name),
+            app.replay_message(name),
+            app.park_message(name, reason="x"),
+            app.discard_message(name, reason="x"),
+        ):
             with pytest.raises(UnknownMessage) as refused:
                 await move
             assert "\n" not in str(refused.value)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from holdfast import Holdfast, Retry, UsageError, current_job
-from tests.integration.world import SOON, Database, kinds, new_app, work
+from tests.integration.world import ONCE, SOON, Database, kinds, new_app, work
 
 pytestmark = pytest.mark.anyio
 
@@ -69,6 +72,92 @@ async def test_a_task_that_may_run_for_ever_is_never_stuck(db: Database, app: Ho
         engine = await app.engine()
         assert set(engine.stuck_limits()) == {"usual"}
         assert engine.stuck_limits("retry") == {}
+
+
+@pytest.fixture
+async def held(app: Holdfast) -> AsyncIterator[dict[str, str]]:
+    """Ids of jobs that a worker holds and does not end, by their owners."""
+
+    @app.task(name="shoot", retry=SOON, stuck_after="1h")
+    async def shoot() -> None: ...
+
+    @app.task(name="crawl", retry=ONCE, stuck_after=None)
+    async def crawl() -> None: ...
+
+    async with app:
+        ids: dict[str, str] = {}
+        for owner in ("ann", "bob"):
+            ids[owner] = (await shoot.options(owner=owner).enqueue()).id
+        ids["nobody"] = (await crawl.enqueue()).id
+        store = (await app.engine()).store
+        session = await store.open_session("slow", timedelta(hours=3))
+        fair = shoot.lane._replace(fair=True)
+        while len(await store.held(session)) < len(ids):
+            await store.claim(session, [shoot.lane, fair, crawl.lane], 3)
+        yield ids
+
+
+async def test_stuck_jobs_are_found_by_task_owner_and_id(
+    app: Holdfast, held: dict[str, str]
+) -> None:  # E30 S5
+    async def found(**asked: Any) -> set[str]:
+        return {one.id for one in await app.stuck(**asked)}
+
+    assert await found() == set()  # not for an hour, and crawl never
+    assert await found(longer_than=0) == set(held.values())
+    assert await found(longer_than=0, task="shoot") == {held["ann"], held["bob"]}
+    assert await found(longer_than=0, owner="ann") == {held["ann"]}
+    assert await found(longer_than=0, ids=[held["bob"], "x"]) == {held["bob"]}
+    assert await found(longer_than=0, owner="ann", ids=held["bob"]) == set()
+    assert len(await found(longer_than=0, limit=2)) == 2
+    [one] = await app.stuck(longer_than=0, ids=held["ann"])
+    assert (one.task, one.queue, one.attempt, one.max_attempts, one.worker) == (
+        "shoot",
+        "default",
+        1,
+        3,
+        "slow",
+    )
+
+
+async def test_stuck_jobs_are_taken_back_as_they_were_found_and_once(
+    app: Holdfast, held: dict[str, str]
+) -> None:  # E30 S5
+    stuck = await app.stuck(longer_than=0)
+    assert await app.take_back([]) == 0
+    assert await app.take_back(stuck) == 3
+    assert await app.take_back(stuck) == 0  # the same epoch is not theirs any more
+    assert await kinds(app, held["ann"]) == ["queued", "processing", "reclaimed"]
+    row = await app.job(held["nobody"])  # it had one attempt
+    assert (row.state, row.error_code) == ("failed", "STUCK")
+    [attempt] = await app.attempts(held["ann"])
+    assert attempt.failure is not None
+    assert attempt.failure.detail == "attempt 1 ran longer than 0s at worker slow"
+
+
+async def test_what_is_stuck_is_asked_for_and_taken_back_without_an_event_loop(
+    app: Holdfast, held: dict[str, str]
+) -> None:  # E30
+    found = await asyncio.to_thread(lambda: app.sync.stuck(longer_than=0, owner="ann"))
+    assert await asyncio.to_thread(lambda: app.sync.take_back(found)) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"task": "shot"}, "no task named 'shot'; known here: crawl, shoot"),
+        ({"limit": 0}, "limit is 0; at most 500 stuck jobs are looked for at a time"),
+        ({"limit": 501}, "limit is 501"),
+        ({"owner": "a\0b"}, "is not text that could be stored"),
+        ({"longer_than": "soon"}, "'soon' is not a duration"),
+    ],
+)
+async def test_a_question_that_cannot_be_answered_is_told_in_one_line(
+    app: Holdfast, held: dict[str, str], asked: dict[str, Any], words: str
+) -> None:  # E30
+    with pytest.raises(UsageError) as refused:
+        await app.stuck(**asked)
+    assert words in str(refused.value)
 
 
 def test_an_unknown_action_is_refused_in_one_line() -> None:  # E30

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.domain.job import JobId, JobSpec, Lane, Lease, NewJob, Session, Settlement
 from holdfast.domain.moves import Kind
+from holdfast.domain.proviso import ANYHOW, Proviso
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.ports import Reclaim
 from holdfast.errors import Conflict, StoreUnavailable
@@ -37,8 +38,19 @@ SCENES: dict[str, tuple[str, ...]] = {
 }
 
 
+#: People who act on what they have read, and what others do meanwhile.
+AS_READ: list[tuple[str, str, str]] = [
+    ("queued", "cancel as read", "claim"),
+    ("waiting", "cancel as read", "promote"),
+    ("waiting", "cancel as read", "retry"),
+    ("running", "cancel as read", "complete"),
+    ("failed", "retry as read", "retry"),
+    ("failed", "discard as read", "retry"),
+]
+
+
 def pairs() -> list[tuple[str, str, str]]:
-    return [
+    return AS_READ + [
         (scene, *pair) for scene, verbs in SCENES.items() for pair in combinations_with_replacement(verbs, 2)
     ]
 
@@ -51,6 +63,7 @@ class Stage:
     lane: Lane
     session: Session
     lease: Lease | None
+    read: Proviso = ANYHOW
 
 
 async def set_stage(store: PostgresStore, scene: str) -> Stage:
@@ -65,15 +78,22 @@ async def set_stage(store: PostgresStore, scene: str) -> Stage:
     await store.enqueue([NewJob(job_id, "{}", spec)])
     session = await store.open_session("worker", _HOUR)
     stage = Stage(job_id, lane, session, None)
-    if scene in ("queued", "waiting"):
-        return stage
+    if scene not in ("queued", "waiting"):
+        await _go_on(store, scene, stage)
+    row = await store.job(job_id)
+    assert row is not None
+    stage.read = Proviso(versions=frozenset({row.version}))
+    return stage
+
+
+async def _go_on(store: PostgresStore, scene: str, stage: Stage) -> None:
+    session, lane = stage.session, stage.lane
     [claimed] = await store.claim(session, [lane], 1)
     stage.lease = claimed.lease
     if scene == "failed":
         await store.settle([Settlement(claimed.lease, Bury(_BOOM), claimed.attempt)])
     if scene == "lost":
         await store.close_session(session)
-    return stage
 
 
 def call(store: PostgresStore, verb: str, stage: Stage, other: Session) -> Awaitable[Any]:
@@ -116,14 +136,15 @@ async def _time_out(store: PostgresStore, verb: str, stage: Stage, other: Sessio
 
 
 async def _person(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
+    terms = stage.read if verb.endswith("as read") else ANYHOW
     try:
-        match verb:
+        match verb.split()[0]:
             case "retry":
-                await store.retry(stage.job_id, "ann", kind=Kind.manual_retry)
+                await store.retry(stage.job_id, "ann", kind=Kind.manual_retry, proviso=terms)
             case "cancel":
-                await store.cancel(stage.job_id, "ann", "")
+                await store.cancel(stage.job_id, "ann", "", proviso=terms)
             case "discard":
-                await store.discard(stage.job_id, "ann", "seen")
+                await store.discard(stage.job_id, "ann", "seen", proviso=terms)
     except Conflict:
         return "conflict"
     return verb
@@ -135,7 +156,7 @@ async def _lose(store: PostgresStore, verb: str, stage: Stage, other: Session) -
 
 
 #: Verbs that may be told that they lost.
-PERSONS = ("retry", "cancel", "discard")
+PERSONS = ("retry", "cancel", "discard", "retry as read", "cancel as read", "discard as read")
 _CALLS: dict[str, Callable[[PostgresStore, str, Stage, Session], Awaitable[str]]] = {
     "lose": _lose,
     "claim": _claim,
@@ -143,7 +164,5 @@ _CALLS: dict[str, Callable[[PostgresStore, str, Stage, Session], Awaitable[str]]
     "reclaim": _reclaim,
     "promote": _promote,
     "time_out": _time_out,
-    "retry": _person,
-    "cancel": _person,
-    "discard": _person,
+    **dict.fromkeys(PERSONS, _person),
 }

@@ -134,7 +134,7 @@ class World:
                 admission=self.work.app.admission,
             )
             duties = Duties(engine)
-            process.worker = Worker(engine, SimThreads(self.loop), _NoPool(), expect=duties.expect)
+            process.worker = Worker(engine, SimThreads(self.loop), _NoPool())
             with suppress(StoreError):  # the store was away when it started
                 await _run_together(process.worker, duties)
             await asyncio.sleep(1 + self.chance.random())

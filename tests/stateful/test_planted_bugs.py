@@ -109,8 +109,8 @@ def reclaim_without_the_expiry_guard(patch: Patch) -> None:
 def cancel_leaves_the_lease(patch: Patch) -> None:
     real = memory_people.cancel
 
-    def cancel(tables: Tables, job_id: JobId, by: str, reason: str) -> None:
-        real(tables, job_id, by, reason)
+    def cancel(tables: Tables, job_id: JobId, *args: Any) -> None:
+        real(tables, job_id, *args)
         job = tables.jobs[job_id]
         for epoch, attempt in list(job.attempts.items()):
             if attempt.outcome == "cancelled" and epoch == job.epoch:

@@ -20,5 +20,15 @@ def test_systems_import_only_the_public_names_of_holdfast() -> None:
     assert inner == []
 
 
+def test_systems_leave_the_engine_and_its_store_to_the_app() -> None:
+    reached = [
+        f"{module.name}:{node.lineno}"
+        for module in SYSTEMS.rglob("*.py")
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("engine", "make_engine", "_engines")
+    ]
+    assert reached == []
+
+
 def _is_inner(name: str) -> bool:
     return name.startswith("holdfast.") and name not in PUBLIC

@@ -13,7 +13,7 @@ import structlog
 from holdfast import Holdfast
 from holdfast.cli import main
 from holdfast.cli.doctor import invariant_findings, lane_findings, store_findings, stuck_findings
-from holdfast.domain.job import Expired, JobId, Lane, Lease
+from holdfast.domain.job import Expired, JobId, Lane, Lease, StuckJob
 
 Capture = pytest.CaptureFixture[str]
 
@@ -84,7 +84,7 @@ def test_a_lease_that_ran_out_is_found(capsys: Capture) -> None:
 
 def test_attempts_that_run_for_too_long_are_counted() -> None:  # E30
     lost = Expired(Lease(JobId("j1"), 1), Lane("q", "t"), 1, 3, 0, 3, "w1", overran=False)
-    [found] = stuck_findings([lost, lost])
+    [found] = stuck_findings([StuckJob(lost, timedelta(minutes=30))] * 2)
     assert (found.level, found.check) == ("warning", "stuck")
     assert found.text.startswith("2 attempts run longer than their task's stuck_after (j1, j1…)")
     assert stuck_findings([]) == []

@@ -72,6 +72,21 @@ def test_a_message_is_shown_parked_and_replayed(
     assert told(capsys, "show", ids[0], "--url", url)["standing"] == "waiting"
 
 
+def test_parked_messages_are_discarded(
+    url: str, ids: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:  # E44
+    for name in ids[:2]:
+        told(capsys, "park", name, "--url", url, "--because", "the customer asked")
+    assert told(capsys, "discard", *ids[:2], "--url", url, "--because", "nobody wants them") == {
+        "discarded": 2
+    }
+    assert [one["id"] for one in told(capsys, "list", "--url", url)["messages"]] == ids[2:]
+    assert main(["outbox", "discard", ids[2], "--url", url, "--because", "x"]) == CONFLICT
+    assert main(["outbox", "discard", ids[0], "--url", url, "--because", "x"]) == NOT_FOUND
+    assert main(["outbox", "discard", ids[2], "--url", url]) == USAGE
+    assert "only a parked one can be discarded" in capsys.readouterr().err
+
+
 def test_what_is_not_there_or_not_said_is_one_line(
     url: str, ids: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

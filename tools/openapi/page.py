@@ -23,6 +23,22 @@ The document itself is at `GET /api/v1/openapi.json`, and [here](openapi.json) f
 `operator` steers all jobs, `admin` also makes keys. *Anybody* needs no key.
 
 Beside its own answers every route may answer {common}. In a column *Takes*, what stands in bold must be given.
+
+**Sent again.** Give a request an `Idempotency-Key` (up to 255 printable characters, in quotes or not), and send it again as often as
+you like: it is answered as the first time, with `Idempotency-Replayed: true`. A key belongs to one route and one caller (all keys of
+an owner are one) and is remembered for 24 hours. With other content it is refused (422 `IDEMPOTENCY_KEY_REUSED`); while the
+first one is being carried out, 409 `IDEMPOTENCY_KEY_IN_FLIGHT` with `Retry-After`. What was refused (4xx) has not used up its key. After 5xx
+or a lost connection send it again: jobs, moves of jobs, operations, webhooks and their messages are not made twice, not even when the
+server was killed between the work and the answer (then the key is held for up to a minute); pauses, breakers and the like come to
+the same state. An answer with a secret is told once: 409 `TOLD_ONCE`, and `made` names what was made, to be rotated or revoked.
+
+**As it was read.** What has an `ETag` may be acted on with `If-Match`: 412 `PRECONDITION_FAILED` when it has changed since. The
+version is compared in the transaction of the change, so nobody comes between.
+
+**Not by arguments.** Lists are filtered by task, queue, state, owner, tag, key, error and time, each page in a few hundredths of a
+second however many jobs there are. `app.jobs(args=…)` of the Python library is not offered here: it reads through the arguments of up to
+4,000 jobs for a page, and 100 of them with a megabyte each took 0.35 s, so that whoever may enqueue could keep the server busy.
+Give jobs a `tag` or a `key` for what you will look for.
 """
 
 

@@ -120,9 +120,8 @@ def _declared(one: Operation, known: dict[str, Schema]) -> str:
         mark = "" if _is_needed(one, known) else "?"
         given.append(f"{'body' if one.body else 'query'}{mark}: {rest}")
     names = [header.name for header in one.headers]
-    options = (
-        "NamedOptions" if KEY_HEADER in names else "GuardedOptions" if "If-Match" in names else "CallOptions"
-    )
+    kinds_of = {KEY_HEADER: "NamedOptions", "If-Match": "GuardedOptions"}
+    options = " & ".join(kinds_of[name] for name in names if name in kinds_of) or "CallOptions"
     given.append(f"options?: {options}")
     kinds = dict.fromkeys("void" if schema is None else _type(schema) for schema in one.answers.values())
     return f"  /** {_line(one.summary)} */\n  {_camel(one.name)}({', '.join(given)}): Promise<{' | '.join(kinds)}>;\n"

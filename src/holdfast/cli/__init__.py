@@ -13,7 +13,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "relay": ("holdfast.cli.outbox:relay", "Bring messages of the outbox to their targets."),
     "serve": ("holdfast.cli.serve:serve", "Answer the HTTP API."),
     "migrate": ("holdfast.cli.migrate:migrate", "Bring the database's schema up to date."),
-    "jobs": ("holdfast.cli.jobs:jobs", "Look at jobs; retry and cancel them."),
+    "jobs": (
+        "holdfast.cli.jobs:jobs",
+        "Look at jobs; retry and cancel them; take back those that are stuck.",
+    ),
     "dead": ("holdfast.cli.dead:dead", "Look at dead letters; redrive and discard them."),
     "events": ("holdfast.cli.events:events", "Print what happened, or follow it."),
     "explain": ("holdfast.cli.explain:explain", "Say why a job is not running."),

@@ -14,7 +14,7 @@ from holdfast.cli.views import print_json
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.domain.job import Expired, Lane, WorkerRow
+    from holdfast.domain.job import Expired, Lane, StuckJob, WorkerRow
     from holdfast.domain.lanes import Held
     from holdfast.engine.lanestore import Outlook
 
@@ -45,7 +45,7 @@ def examine(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = 
             *store_findings(health),
             *invariant_findings(await store.violations()),
             *lease_findings(await store.expired(STUCK_SHOWN)),
-            *stuck_findings(await store.stuck(engine.stuck_limits(), STUCK_SHOWN)),
+            *stuck_findings(await known.stuck(limit=STUCK_SHOWN)),
             *lane_findings(depths, set(known.tasks) if app else None),
             *worker_findings(depths, await store.workers()),
             *pause_findings(await store.holds()),
@@ -133,11 +133,11 @@ def lease_findings(stuck: list[Expired]) -> list[Finding]:
     ]
 
 
-def stuck_findings(stuck: list[Expired]) -> list[Finding]:
+def stuck_findings(stuck: list[StuckJob]) -> list[Finding]:
     """Without --app nothing is known of the tasks, so nothing is stuck."""
     if not stuck:
         return []
-    shown = ", ".join(one.lease.job_id for one in stuck[:3])
+    shown = ", ".join(one.id for one in stuck[:3])
     many = f"{len(stuck)}{'+' if len(stuck) == STUCK_SHOWN else ''}"
     return [
         Finding(

@@ -1,4 +1,4 @@
-"""`holdfast jobs`: look at jobs; retry and cancel them."""
+"""`holdfast jobs`: look at jobs; retry and cancel them; take back those that are stuck."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import typer
 from holdfast.cli.filters import Where, filtered
 from holdfast.cli.opening import ask
 from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption, me
+from holdfast.cli.stuck import stuck, take_back
 from holdfast.cli.views import attempt_view, job_view, print_json, view
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
     from holdfast.domain.job import Attempt, Event, JobRow
 
-jobs = typer.Typer(help="Look at jobs; retry and cancel them.", **PLAIN)
+jobs = typer.Typer(help="Look at jobs; retry and cancel them; take back those that are stuck.", **PLAIN)
+jobs.command()(stuck)
+jobs.command("take-back")(take_back)
 
 EVENTS_AT_ONCE = 1000
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
     from holdfast.domain.outbox import Lag, Message
 
-outbox = typer.Typer(help="Messages for others: look at them, replay and park them.", **PLAIN)
+outbox = typer.Typer(help="Messages for others: look at them, replay, park and discard them.", **PLAIN)
 relay = typer.Typer(**PLAIN)
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Of the message, as `outbox list` shows it.")]
@@ -176,3 +176,22 @@ def park(
 
     found = ask(app, url, move)
     print_json(_view(found)) if as_json else print(f"{found.id} is parked: {found.error}")
+
+
+@outbox.command()
+def discard(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of parked messages.")],
+    because: Annotated[str, typer.Option("--because", help="Why; an event keeps it.")],
+    app: AppOption = None,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give parked messages up, for good: they are never delivered."""
+
+    async def move(app: Holdfast) -> int:
+        for message_id in ids:
+            await app.discard_message(message_id, reason=because, by="cli")
+        return len(ids)
+
+    done = ask(app, url, move)
+    print_json({"discarded": done}) if as_json else print(f"{done:,} discarded")

@@ -50,8 +50,8 @@ T = TypeVar("T")
 class AsyncClient:
     """A Holdfast API at *url*, for async code, in one event loop. Close it, or use it in an `async with` block.
 
-    What may be sent again is, as *patience* says: after a lost connection, 429 or 503. Every enqueue carries an
-    Idempotency-Key, so that it happens once however often it is sent. What is not a verb here is sent by
+    What may be sent again is, as *patience* says: after a lost connection, 429 or 503. Whatever changes something carries
+    an Idempotency-Key, so that it happens once however often it is sent. What is not a verb here is sent by
     `await client.send(calls.rotate_key(…))`. Errors are those of `holdfast.client.errors`.
     """
 

@@ -3,6 +3,7 @@
 
 Made by `python -m tools.openapi`: change the API, not this file.
 """
+# ruff: noqa: PT028 - `test_webhook` is no test.
 
 from __future__ import annotations
 
@@ -35,8 +36,11 @@ from holdfast.client.shapes import (
     ListDeadLetterGroupsQuery,
     ListDeadLettersQuery,
     ListJobsQuery,
+    ListMessagesQuery,
     ListOperationsQuery,
     ListStuckJobsQuery,
+    MessageMoved,
+    MessagePage,
     Moved,
     NewInbound,
     NewJob,
@@ -79,8 +83,10 @@ from holdfast.client.shapes import (
     StuckAsked,
     StuckJobs,
     TestSent,
+    Topics,
     WebhookPage,
     WebhookView,
+    WholeMessage,
     Workers,
     WorkersStatus,
 )
@@ -147,32 +153,49 @@ def explain_job(job_id: str) -> Call[ExplanationView]:
     return Call(method="GET", path=f"/api/v1/jobs/{part(job_id)}/explain", answers={200: ExplanationView})
 
 
-def retry_job(job_id: str, *, if_match: str | None = None, **body: Unpack[RetryAsked]) -> Call[Retried]:
+def retry_job(
+    job_id: str,
+    *,
+    if_match: str | None = None,
+    idempotency_key: str | None = None,
+    **body: Unpack[RetryAsked],
+) -> Call[Retried]:
     """Run a failed, cancelled, waiting or stuck job now."""
     return Call(
         method="POST",
         path=f"/api/v1/jobs/{part(job_id)}/retry",
-        headers={"If-Match": if_match},
+        headers={"If-Match": if_match, "Idempotency-Key": idempotency_key},
         body=body,
         answers={200: Retried},
+        takes_key=True,
     )
 
 
-def cancel_job(job_id: str, *, if_match: str | None = None, **body: Unpack[Reason]) -> Call[Moved]:
+def cancel_job(
+    job_id: str, *, if_match: str | None = None, idempotency_key: str | None = None, **body: Unpack[Reason]
+) -> Call[Moved]:
     """Cancel a queued or running job."""
     return Call(
         method="POST",
         path=f"/api/v1/jobs/{part(job_id)}/cancel",
-        headers={"If-Match": if_match},
+        headers={"If-Match": if_match, "Idempotency-Key": idempotency_key},
         body=body,
         answers={200: Moved},
+        takes_key=True,
     )
 
 
-def begin_operation(**body: Unpack[NewOperation]) -> Call[Counted | OperationView]:
+def begin_operation(
+    *, idempotency_key: str | None = None, **body: Unpack[NewOperation]
+) -> Call[Counted | OperationView]:
     """Do it to everything that matches."""
     return Call(
-        method="POST", path="/api/v1/operations", body=body, answers={200: Counted, 202: OperationView}
+        method="POST",
+        path="/api/v1/operations",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: Counted, 202: OperationView},
+        takes_key=True,
     )
 
 
@@ -186,10 +209,14 @@ def get_operation(operation_id: str) -> Call[OperationView]:
     return Call(method="GET", path=f"/api/v1/operations/{part(operation_id)}", answers={200: OperationView})
 
 
-def cancel_operation(operation_id: str) -> Call[OperationView]:
+def cancel_operation(operation_id: str, *, idempotency_key: str | None = None) -> Call[OperationView]:
     """Do no more of it; what is done stays done."""
     return Call(
-        method="POST", path=f"/api/v1/operations/{part(operation_id)}/cancel", answers={200: OperationView}
+        method="POST",
+        path=f"/api/v1/operations/{part(operation_id)}/cancel",
+        headers={"Idempotency-Key": idempotency_key},
+        answers={200: OperationView},
+        takes_key=True,
     )
 
 
@@ -212,17 +239,93 @@ def get_dead_letter(job_id: str, **query: Unpack[GetDeadLetterQuery]) -> Call[De
     )
 
 
-def redrive_dead_letter(job_id: str, **body: Unpack[RedriveAsked]) -> Call[Moved]:
+def redrive_dead_letter(
+    job_id: str,
+    *,
+    if_match: str | None = None,
+    idempotency_key: str | None = None,
+    **body: Unpack[RedriveAsked],
+) -> Call[Moved]:
     """Give it another life."""
     return Call(
-        method="POST", path=f"/api/v1/dead-letters/{part(job_id)}/redrive", body=body, answers={200: Moved}
+        method="POST",
+        path=f"/api/v1/dead-letters/{part(job_id)}/redrive",
+        headers={"If-Match": if_match, "Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: Moved},
+        takes_key=True,
     )
 
 
-def discard_dead_letter(job_id: str, **body: Unpack[DiscardAsked]) -> Call[Moved]:
+def discard_dead_letter(
+    job_id: str,
+    *,
+    if_match: str | None = None,
+    idempotency_key: str | None = None,
+    **body: Unpack[DiscardAsked],
+) -> Call[Moved]:
     """Strike it; its job stays failed."""
     return Call(
-        method="POST", path=f"/api/v1/dead-letters/{part(job_id)}/discard", body=body, answers={200: Moved}
+        method="POST",
+        path=f"/api/v1/dead-letters/{part(job_id)}/discard",
+        headers={"If-Match": if_match, "Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: Moved},
+        takes_key=True,
+    )
+
+
+def list_topics() -> Call[Topics]:
+    """How topics stand in which a message waits or is parked."""
+    return Call(method="GET", path="/api/v1/topics", answers={200: Topics})
+
+
+def list_messages(**query: Unpack[ListMessagesQuery]) -> Call[MessagePage]:
+    """Messages by filter, oldest first."""
+    return Call(method="GET", path="/api/v1/messages", query=query, answers={200: MessagePage})
+
+
+def get_message(message_id: str) -> Call[WholeMessage]:
+    """One message, with its body."""
+    return Call(method="GET", path=f"/api/v1/messages/{part(message_id)}", answers={200: WholeMessage})
+
+
+def replay_message(message_id: str, *, idempotency_key: str | None = None) -> Call[MessageMoved]:
+    """Deliver a published or parked one once more, under its id."""
+    return Call(
+        method="POST",
+        path=f"/api/v1/messages/{part(message_id)}/replay",
+        headers={"Idempotency-Key": idempotency_key},
+        answers={200: MessageMoved},
+        takes_key=True,
+    )
+
+
+def park_message(
+    message_id: str, *, idempotency_key: str | None = None, **body: Unpack[DiscardAsked]
+) -> Call[MessageMoved]:
+    """Take a waiting one out of line until it is replayed."""
+    return Call(
+        method="POST",
+        path=f"/api/v1/messages/{part(message_id)}/park",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: MessageMoved},
+        takes_key=True,
+    )
+
+
+def discard_message(
+    message_id: str, *, idempotency_key: str | None = None, **body: Unpack[DiscardAsked]
+) -> Call[MessageMoved]:
+    """Give a parked one up, for good."""
+    return Call(
+        method="POST",
+        path=f"/api/v1/messages/{part(message_id)}/discard",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: MessageMoved},
+        takes_key=True,
     )
 
 
@@ -241,24 +344,51 @@ def list_holds() -> Call[Holds]:
     return Call(method="GET", path="/api/v1/holds", answers={200: Holds})
 
 
-def pause_scope(**body: Unpack[PauseScope]) -> Call[Paused]:
+def pause_scope(*, idempotency_key: str | None = None, **body: Unpack[PauseScope]) -> Call[Paused]:
     """Start nothing more of it."""
-    return Call(method="POST", path="/api/v1/pause", body=body, answers={200: Paused})
+    return Call(
+        method="POST",
+        path="/api/v1/pause",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: Paused},
+        takes_key=True,
+    )
 
 
-def resume_scope(**body: Unpack[ScopeAsked]) -> Call[Resumed]:
+def resume_scope(*, idempotency_key: str | None = None, **body: Unpack[ScopeAsked]) -> Call[Resumed]:
     """End a pause."""
-    return Call(method="POST", path="/api/v1/resume", body=body, answers={200: Resumed})
+    return Call(
+        method="POST",
+        path="/api/v1/resume",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: Resumed},
+        takes_key=True,
+    )
 
 
-def pause_queue(name: str, **body: Unpack[PauseAsked]) -> Call[Paused]:
+def pause_queue(name: str, *, idempotency_key: str | None = None, **body: Unpack[PauseAsked]) -> Call[Paused]:
     """Pause a queue."""
-    return Call(method="POST", path=f"/api/v1/queues/{part(name)}/pause", body=body, answers={200: Paused})
+    return Call(
+        method="POST",
+        path=f"/api/v1/queues/{part(name)}/pause",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: Paused},
+        takes_key=True,
+    )
 
 
-def resume_queue(name: str) -> Call[Resumed]:
+def resume_queue(name: str, *, idempotency_key: str | None = None) -> Call[Resumed]:
     """Resume a queue."""
-    return Call(method="POST", path=f"/api/v1/queues/{part(name)}/resume", answers={200: Resumed})
+    return Call(
+        method="POST",
+        path=f"/api/v1/queues/{part(name)}/resume",
+        headers={"Idempotency-Key": idempotency_key},
+        answers={200: Resumed},
+        takes_key=True,
+    )
 
 
 def list_breakers() -> Call[Breakers]:
@@ -271,36 +401,45 @@ def get_breaker(name: str) -> Call[OutlookView]:
     return Call(method="GET", path=f"/api/v1/breakers/{part(name)}", answers={200: OutlookView})
 
 
-def open_breaker(name: str, *, if_match: str | None = None, **body: Unpack[PauseAsked]) -> Call[BreakerView]:
+def open_breaker(
+    name: str, *, if_match: str | None = None, idempotency_key: str | None = None, **body: Unpack[PauseAsked]
+) -> Call[BreakerView]:
     """Hold back all calls to it, for a time or its cooldown; then trials begin."""
     return Call(
         method="POST",
         path=f"/api/v1/breakers/{part(name)}/open",
-        headers={"If-Match": if_match},
+        headers={"If-Match": if_match, "Idempotency-Key": idempotency_key},
         body=body,
         answers={200: BreakerView},
+        takes_key=True,
     )
 
 
-def close_breaker(name: str, *, if_match: str | None = None, **body: Unpack[Reason]) -> Call[BreakerView]:
+def close_breaker(
+    name: str, *, if_match: str | None = None, idempotency_key: str | None = None, **body: Unpack[Reason]
+) -> Call[BreakerView]:
     """Let calls to it begin again, without trials."""
     return Call(
         method="POST",
         path=f"/api/v1/breakers/{part(name)}/close",
-        headers={"If-Match": if_match},
+        headers={"If-Match": if_match, "Idempotency-Key": idempotency_key},
         body=body,
         answers={200: BreakerView},
+        takes_key=True,
     )
 
 
-def try_breaker(name: str, *, if_match: str | None = None, **body: Unpack[Reason]) -> Call[BreakerView]:
+def try_breaker(
+    name: str, *, if_match: str | None = None, idempotency_key: str | None = None, **body: Unpack[Reason]
+) -> Call[BreakerView]:
     """Let its trials begin now."""
     return Call(
         method="POST",
         path=f"/api/v1/breakers/{part(name)}/trial",
-        headers={"If-Match": if_match},
+        headers={"If-Match": if_match, "Idempotency-Key": idempotency_key},
         body=body,
         answers={200: BreakerView},
+        takes_key=True,
     )
 
 
@@ -309,14 +448,29 @@ def list_schedules() -> Call[Schedules]:
     return Call(method="GET", path="/api/v1/schedules", answers={200: Schedules})
 
 
-def pause_schedule(name: str, **body: Unpack[PauseAsked]) -> Call[Paused]:
+def pause_schedule(
+    name: str, *, idempotency_key: str | None = None, **body: Unpack[PauseAsked]
+) -> Call[Paused]:
     """Enqueue nothing more by it."""
-    return Call(method="POST", path=f"/api/v1/schedules/{part(name)}/pause", body=body, answers={200: Paused})
+    return Call(
+        method="POST",
+        path=f"/api/v1/schedules/{part(name)}/pause",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: Paused},
+        takes_key=True,
+    )
 
 
-def resume_schedule(name: str) -> Call[Resumed]:
+def resume_schedule(name: str, *, idempotency_key: str | None = None) -> Call[Resumed]:
     """End its pause."""
-    return Call(method="POST", path=f"/api/v1/schedules/{part(name)}/resume", answers={200: Resumed})
+    return Call(
+        method="POST",
+        path=f"/api/v1/schedules/{part(name)}/resume",
+        headers={"Idempotency-Key": idempotency_key},
+        answers={200: Resumed},
+        takes_key=True,
+    )
 
 
 def list_owners() -> Call[Owners]:
@@ -349,22 +503,43 @@ def search_stuck_jobs(**body: Unpack[StuckAsked]) -> Call[StuckJobs]:
     return Call(method="POST", path="/api/v1/admin/jobs/stuck", body=body, answers={200: StuckJobs})
 
 
-def process_stuck_jobs(**body: Unpack[StuckAsked]) -> Call[Processed]:
+def process_stuck_jobs(*, idempotency_key: str | None = None, **body: Unpack[StuckAsked]) -> Call[Processed]:
     """Take stuck jobs back from their workers."""
-    return Call(method="POST", path="/api/v1/admin/jobs/process-stuck", body=body, answers={200: Processed})
-
-
-def pause_retry_scheduler(**body: Unpack[PauseTypes]) -> Call[PausedTypes]:
-    """Hold what moves jobs by itself."""
     return Call(
-        method="POST", path="/api/v1/admin/retry-scheduler/pause", body=body, answers={200: PausedTypes}
+        method="POST",
+        path="/api/v1/admin/jobs/process-stuck",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: Processed},
+        takes_key=True,
     )
 
 
-def resume_retry_scheduler(**body: Unpack[ResumeTypes]) -> Call[ResumedTypes]:
+def pause_retry_scheduler(
+    *, idempotency_key: str | None = None, **body: Unpack[PauseTypes]
+) -> Call[PausedTypes]:
+    """Hold what moves jobs by itself."""
+    return Call(
+        method="POST",
+        path="/api/v1/admin/retry-scheduler/pause",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: PausedTypes},
+        takes_key=True,
+    )
+
+
+def resume_retry_scheduler(
+    *, idempotency_key: str | None = None, **body: Unpack[ResumeTypes]
+) -> Call[ResumedTypes]:
     """Let it go on."""
     return Call(
-        method="POST", path="/api/v1/admin/retry-scheduler/resume", body=body, answers={200: ResumedTypes}
+        method="POST",
+        path="/api/v1/admin/retry-scheduler/resume",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: ResumedTypes},
+        takes_key=True,
     )
 
 
@@ -373,20 +548,43 @@ def list_keys() -> Call[Keys]:
     return Call(method="GET", path="/api/v1/keys", answers={200: Keys})
 
 
-def create_key(**body: Unpack[NewKey]) -> Call[NewKeyView]:
+def create_key(*, idempotency_key: str | None = None, **body: Unpack[NewKey]) -> Call[NewKeyView]:
     """Make a key."""
-    return Call(method="POST", path="/api/v1/keys", body=body, answers={201: NewKeyView})
+    return Call(
+        method="POST",
+        path="/api/v1/keys",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={201: NewKeyView},
+        takes_key=True,
+    )
 
 
-def revoke_key(key_id: str, **body: Unpack[RevokeAsked]) -> Call[Revoked]:
+def revoke_key(
+    key_id: str, *, idempotency_key: str | None = None, **body: Unpack[RevokeAsked]
+) -> Call[Revoked]:
     """End a key; other servers may believe it for some seconds more."""
-    return Call(method="POST", path=f"/api/v1/keys/{part(key_id)}/revoke", body=body, answers={200: Revoked})
+    return Call(
+        method="POST",
+        path=f"/api/v1/keys/{part(key_id)}/revoke",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: Revoked},
+        takes_key=True,
+    )
 
 
-def rotate_key(key_id: str, **body: Unpack[RotateAsked]) -> Call[NewKeyView]:
+def rotate_key(
+    key_id: str, *, idempotency_key: str | None = None, **body: Unpack[RotateAsked]
+) -> Call[NewKeyView]:
     """Make a key in the place of another, which stays good for a while."""
     return Call(
-        method="POST", path=f"/api/v1/keys/{part(key_id)}/rotate", body=body, answers={201: NewKeyView}
+        method="POST",
+        path=f"/api/v1/keys/{part(key_id)}/rotate",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={201: NewKeyView},
+        takes_key=True,
     )
 
 
@@ -405,14 +603,30 @@ def list_webhooks() -> Call[WebhookPage]:
     return Call(method="GET", path="/api/v1/webhooks", answers={200: WebhookPage})
 
 
-def create_webhook(**body: Unpack[NewWebhook]) -> Call[NewSecret]:
+def create_webhook(*, idempotency_key: str | None = None, **body: Unpack[NewWebhook]) -> Call[NewSecret]:
     """Tell a URL of what happens."""
-    return Call(method="POST", path="/api/v1/webhooks", body=body, answers={201: NewSecret})
+    return Call(
+        method="POST",
+        path="/api/v1/webhooks",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={201: NewSecret},
+        takes_key=True,
+    )
 
 
-def create_inbound_webhook(**body: Unpack[NewInbound]) -> Call[NewSecret]:
+def create_inbound_webhook(
+    *, idempotency_key: str | None = None, **body: Unpack[NewInbound]
+) -> Call[NewSecret]:
     """Let others ask for retries by signed messages."""
-    return Call(method="POST", path="/api/v1/webhooks/inbound", body=body, answers={201: NewSecret})
+    return Call(
+        method="POST",
+        path="/api/v1/webhooks/inbound",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={201: NewSecret},
+        takes_key=True,
+    )
 
 
 def get_webhook(webhook_id: str) -> Call[WebhookView]:
@@ -425,44 +639,75 @@ def remove_webhook(webhook_id: str) -> Call[None]:
     return Call(method="DELETE", path=f"/api/v1/webhooks/{part(webhook_id)}", answers={204: None})
 
 
-def rotate_webhook_secret(webhook_id: str, **body: Unpack[RotateSecretAsked]) -> Call[NewSecret]:
+def rotate_webhook_secret(
+    webhook_id: str, *, idempotency_key: str | None = None, **body: Unpack[RotateSecretAsked]
+) -> Call[NewSecret]:
     """A new secret; messages are signed with both for a while."""
     return Call(
         method="POST",
         path=f"/api/v1/webhooks/{part(webhook_id)}/rotate-secret",
+        headers={"Idempotency-Key": idempotency_key},
         body=body,
         answers={200: NewSecret},
+        takes_key=True,
     )
 
 
-def retire_webhook_secret(webhook_id: str) -> Call[WebhookView]:
+def retire_webhook_secret(webhook_id: str, *, idempotency_key: str | None = None) -> Call[WebhookView]:
     """End a rotation: only the newest secret stays valid."""
     return Call(
-        method="POST", path=f"/api/v1/webhooks/{part(webhook_id)}/retire-secret", answers={200: WebhookView}
+        method="POST",
+        path=f"/api/v1/webhooks/{part(webhook_id)}/retire-secret",
+        headers={"Idempotency-Key": idempotency_key},
+        answers={200: WebhookView},
+        takes_key=True,
     )
 
 
-def enable_webhook(webhook_id: str) -> Call[WebhookView]:
+def enable_webhook(webhook_id: str, *, idempotency_key: str | None = None) -> Call[WebhookView]:
     """Begin anew after it was disabled."""
-    return Call(method="POST", path=f"/api/v1/webhooks/{part(webhook_id)}/enable", answers={200: WebhookView})
+    return Call(
+        method="POST",
+        path=f"/api/v1/webhooks/{part(webhook_id)}/enable",
+        headers={"Idempotency-Key": idempotency_key},
+        answers={200: WebhookView},
+        takes_key=True,
+    )
 
 
-def disable_webhook(webhook_id: str) -> Call[WebhookView]:
+def disable_webhook(webhook_id: str, *, idempotency_key: str | None = None) -> Call[WebhookView]:
     """Send it nothing until it is enabled."""
     return Call(
-        method="POST", path=f"/api/v1/webhooks/{part(webhook_id)}/disable", answers={200: WebhookView}
+        method="POST",
+        path=f"/api/v1/webhooks/{part(webhook_id)}/disable",
+        headers={"Idempotency-Key": idempotency_key},
+        answers={200: WebhookView},
+        takes_key=True,
     )
 
 
-def test_webhook(webhook_id: str) -> Call[TestSent]:
+def test_webhook(webhook_id: str, *, idempotency_key: str | None = None) -> Call[TestSent]:
     """Send it a message about nothing."""
-    return Call(method="POST", path=f"/api/v1/webhooks/{part(webhook_id)}/test", answers={202: TestSent})
+    return Call(
+        method="POST",
+        path=f"/api/v1/webhooks/{part(webhook_id)}/test",
+        headers={"Idempotency-Key": idempotency_key},
+        answers={202: TestSent},
+        takes_key=True,
+    )
 
 
-def replay_webhook(webhook_id: str, **body: Unpack[ReplayAsked]) -> Call[Replayed]:
+def replay_webhook(
+    webhook_id: str, *, idempotency_key: str | None = None, **body: Unpack[ReplayAsked]
+) -> Call[Replayed]:
     """Tell it again of what happened."""
     return Call(
-        method="POST", path=f"/api/v1/webhooks/{part(webhook_id)}/replay", body=body, answers={202: Replayed}
+        method="POST",
+        path=f"/api/v1/webhooks/{part(webhook_id)}/replay",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={202: Replayed},
+        takes_key=True,
     )
 
 

@@ -11,6 +11,8 @@ ClientError
     ├── NotFound         404  there is no such thing
     │   └── Gone              there was: it was kept for its time and then removed
     ├── Conflict         409  the state it is in does not allow that
+    │   ├── InFlight          the same request, sent before, is still being carried out
+    │   ├── ToldOnce          it was done before, and its answer held a secret, which is told once
     │   ├── NotReady          it has not ended yet
     │   └── JobFailed         it ended without a result
     ├── Changed          412  it has changed since it was read
@@ -76,6 +78,12 @@ class NotFound(Problem): ...
 class Conflict(Problem): ...
 
 
+class InFlight(Conflict): ...
+
+
+class ToldOnce(Conflict): ...
+
+
 class NotReady(Conflict): ...
 
 
@@ -108,6 +116,8 @@ class Unavailable(ServerError): ...
 
 _BY_CODE: dict[str, type[Problem]] = {
     "EXPIRED": Gone,
+    "IDEMPOTENCY_KEY_IN_FLIGHT": InFlight,
+    "TOLD_ONCE": ToldOnce,
     "NOT_READY": NotReady,
     "JOB_FAILED": JobFailed,
     "QUOTA_EXCEEDED": QuotaExceeded,

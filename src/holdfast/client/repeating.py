@@ -1,15 +1,27 @@
 """When a request is sent again, and after how long. Pure.
 
 429 says that nothing was done, and so does a connection that could not be made: whatever it was may be sent again. After 503, or
-when a connection broke under way, nobody knows: then only what looks, or carries an Idempotency-Key, is sent again.
+when a connection broke under way, nobody knows: then only what looks, or carries an Idempotency-Key, is sent again. That may
+come while the first one is still being carried out (`InFlight`), and is sent once more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.client.errors import ClientError, Problem, QuotaExceeded, RateLimited, Unavailable, Unreachable
+from holdfast.client.errors import (
+    ClientError,
+    InFlight,
+    Problem,
+    QuotaExceeded,
+    RateLimited,
+    Unavailable,
+    Unreachable,
+)
 from holdfast.errors import UsageError
+
+#: What may be over in a moment.
+_PASSING = (RateLimited, Unavailable, Unreachable, InFlight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +52,7 @@ def pause_seconds(
 
     *chance*, 0 to 1, keeps clients that failed together from coming back together.
     """
-    if attempt >= (tries or patience.tries) or not isinstance(error, (RateLimited, Unavailable, Unreachable)):
+    if attempt >= (tries or patience.tries) or not isinstance(error, _PASSING):
         return None
     if isinstance(error, QuotaExceeded):  # for hours or days
         return None

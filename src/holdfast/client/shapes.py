@@ -20,6 +20,8 @@ Role = Literal["viewer", "owner", "operator", "admin"]
 
 ScopeKind = Literal["queue", "task", "lane", "dependency", "schedule", "duty"]
 
+Standing = Literal["waiting", "published", "parked"]
+
 State = Literal["queued", "processing", "complete", "failed", "cancelled"]
 
 Type = Literal["STUCK_JOBS", "FAILED_JOBS", "DELAYED_JOBS"]
@@ -144,6 +146,8 @@ class ScopeAsked(TypedDict, total=False):
 class StuckAsked(TypedDict, total=False):
     longer_than: str | None  #: Instead of what each task says.
     tasks: list[str]  #: Only these. Default: all.
+    owner: str | None  #: Only of this owner.
+    ids: list[str]  #: Only these jobs. Default: all.
     limit: int
 
 
@@ -258,10 +262,22 @@ class GetDeadLetterQuery(TypedDict, total=False):
     include: Literal["args"] | None  #: `args`: with its arguments, those of secret names hidden.
 
 
+class ListMessagesQuery(TypedDict, total=False):
+    """What `list_messages` can be asked for."""
+
+    topic: str | None
+    key: str | None
+    standing: Standing | None
+    cursor: str | None  #: `next` of the page before; leave it out at first.
+    limit: int  #: At most this many; a page never holds more than 500.
+
+
 class ListStuckJobsQuery(TypedDict, total=False):
     """What `list_stuck_jobs` can be asked for."""
 
     longer_than: str | None
+    task: str | None
+    owner: str | None
     limit: int  #: At most this many; a page never holds more than 500.
 
 
@@ -503,6 +519,31 @@ class LateResults(msgspec.Struct, frozen=True, kw_only=True):
     late_results: list[LateResultView]
 
 
+class MessageMoved(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    standing: str  #: waiting, parked, or discarded: then it is gone.
+
+
+class MessagePage(msgspec.Struct, frozen=True, kw_only=True):
+    messages: list[MessageView]
+    next: str | None = None
+
+
+class MessageView(msgspec.Struct, frozen=True, kw_only=True):
+    number: int  #: The order in which they were stored.
+    id: str
+    topic: str
+    key: str | None = None
+    standing: str
+    tries: int  #: That failed.
+    error: str | None = None  #: Of the last try, or why it is parked.
+    bytes: int  #: Of its body.
+    headers: dict[str, str]
+    created_at: datetime
+    not_before: datetime | None = None
+    settled_at: datetime | None = None  #: When it was published or parked.
+
+
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     state: str
@@ -685,6 +726,17 @@ class TestSent(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str  #: The job that sends it; its result is the status of the answer.
 
 
+class TopicView(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    waiting: int
+    parked: int
+    oldest_seconds: float | None = None  #: How long the one that has waited longest has waited.
+
+
+class Topics(msgspec.Struct, frozen=True, kw_only=True):
+    topics: list[TopicView]
+
+
 class Used(msgspec.Struct, frozen=True, kw_only=True):
     used: float
     limit: float | None = None  #: null: no bound, and then its use is not counted.
@@ -706,6 +758,23 @@ class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
     disabled_at: datetime | None = None
     disabled_reason: str | None = None
     secrets: int  #: How many are valid: two during a rotation.
+
+
+class WholeMessage(msgspec.Struct, frozen=True, kw_only=True):
+    number: int  #: The order in which they were stored.
+    id: str
+    topic: str
+    key: str | None = None
+    standing: str
+    tries: int  #: That failed.
+    error: str | None = None  #: Of the last try, or why it is parked.
+    bytes: int  #: Of its body.
+    headers: dict[str, str]
+    created_at: datetime
+    not_before: datetime | None = None
+    settled_at: datetime | None = None  #: When it was published or parked.
+    body: str  #: As text; what is none, as hexadecimal digits.
+    is_text: bool
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, NewType
 
 from holdfast.domain.moves import State
+from holdfast.domain.proviso import Version
 from holdfast.domain.verdict import Failure, Verdict
 
 JobId = NewType("JobId", str)
@@ -200,6 +201,41 @@ class Expired(NamedTuple):
     overran: bool  #: its worker lives, but the attempt passed its hard timeout
 
 
+class StuckJob(NamedTuple):
+    """An attempt that runs on for too long though its worker lives, as it was found: the right to take it back."""
+
+    found: Expired
+    longer_than: timedelta  #: it has run for more than this
+
+    @property
+    def id(self) -> JobId:
+        return self.found.lease.job_id
+
+    @property
+    def epoch(self) -> int:
+        return self.found.lease.epoch
+
+    @property
+    def task(self) -> str:
+        return self.found.lane.task
+
+    @property
+    def queue(self) -> str:
+        return self.found.lane.queue
+
+    @property
+    def attempt(self) -> int:
+        return self.found.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        return self.found.max_attempts
+
+    @property
+    def worker(self) -> str:
+        return self.found.worker
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
     """A job as everyone sees it: the columns of SPEC E3a."""
@@ -237,6 +273,10 @@ class JobRow:
     progress: dict[str, Any] | None = None
     key: str | None = None
     artefact: str | None = None  #: where the result is, when it was too large for the row
+
+    @property
+    def version(self) -> Version:
+        return Version.of(self.state, self.generation, self.epoch, self.manual_retry_count, self.updated_at)
 
     @property
     def failed_at(self) -> datetime | None:

@@ -67,3 +67,9 @@ class Kind(IntEnum):
     breaker_half_open = 20
     paused = 21
     resumed = 22
+    breached = 23
+    compensated = 24
+
+
+#: What is noted on a job without moving it: a promise about it was broken, somebody was compensated.
+NOTES = frozenset({Kind.breached, Kind.compensated})

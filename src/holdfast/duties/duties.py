@@ -23,10 +23,11 @@ from holdfast.logs import Log
 
 log = Log("holdfast.duties")
 
-PROMOTE_EVERY = 1.0
 PURGE_EVERY = 60.0
 SCHEDULES_EVERY = 0.5
 LOOK_FOR_PAUSES_EVERY = 1.0
+#: What the store itself keeps out of line while it is paused; when it is not any more, it is let in at once.
+_HOLDS_BACK = frozenset({"delayed", "retries"})
 #: Reclaim of lost leases cannot be paused, and the pauses of promotion are the store's own matter.
 PAUSABLE = frozenset({"deadlines", "operations", "retention", "schedules", "stuck", "webhooks"})
 #: How long the other duties may wait for artefacts to be deleted.
@@ -52,11 +53,14 @@ class Duties:
         schedules: Mapping[str, Schedule] | None = None,
     ) -> None:
         self._engine = engine
+        engine.expect = self.expect
         self._paused: frozenset[str] = frozenset()
         self._holds_due = 0.0
+        self._known = False  #: somebody is expected, at the time of the next look for those who are due
         self._bell = asyncio.Event()
         every = engine.settings.reclaim_every.total_seconds()
-        self._promote = Duty("promote", PROMOTE_EVERY, self._promote_due)
+        promote_every = engine.settings.promote_every.total_seconds()
+        self._promote = Duty("promote", promote_every, self._promote_due)
         self.all = [
             self._promote,
             Duty("reclaim", every, engine.reclaim),
@@ -81,28 +85,38 @@ class Duties:
     def expect(self, delay: timedelta) -> None:
         """Something will be due in *delay*: do not sleep past it."""
         due = self._engine.clock.monotonic() + delay.total_seconds()
-        if due < self._promote.due:
-            self._promote.due = due
+        if self._look_by(due):
             self._bell.set()
+
+    def _look_by(self, due: float) -> bool:
+        """Look for those who are due by then at the latest; whether that is sooner than it would have been."""
+        sooner = due < self._promote.due
+        if sooner:
+            self._promote.due, self._known = due, True
+        return sooner
 
     async def run(self) -> None:
         """Do each duty when it is due, for ever. A duty that fails is done again; it never ends the others."""
-        clock = self._engine.clock
         while True:
             self._bell.clear()
-            for duty in self.all:
-                if clock.monotonic() >= duty.due:
-                    duty.due = clock.monotonic() + duty.every
-                    if duty.name in PAUSABLE:
-                        await self._look_for_pauses()
-                    if duty.name not in self._paused:
-                        await self._do(duty)
-            pause = max(0.0, min(duty.due for duty in self.all) - clock.monotonic())
+            pause = await self.turn()
             try:
                 async with asyncio.timeout(pause):
                     await self._bell.wait()
             except TimeoutError:
                 continue
+
+    async def turn(self) -> float:
+        """Do what is due now, each duty once; in how many seconds the next one is."""
+        clock = self._engine.clock
+        for duty in self.all:
+            if clock.monotonic() >= duty.due:
+                duty.due = clock.monotonic() + duty.every
+                if duty.name in PAUSABLE:
+                    await self._look_for_pauses()
+                if duty.name not in self._paused:
+                    await self._do(duty)
+        return max(0.0, min(duty.due for duty in self.all) - clock.monotonic())
 
     async def _look_for_pauses(self) -> None:
         now = self._engine.clock.monotonic()
@@ -111,7 +125,10 @@ class Duties:
         self._holds_due = now + LOOK_FOR_PAUSES_EVERY
         try:
             holds = await self._engine.store.holds()
-            self._paused = frozenset(held.scope.name for held in holds if held.scope.kind is ScopeKind.DUTY)
+            paused = frozenset(held.scope.name for held in holds if held.scope.kind is ScopeKind.DUTY)
+            if (self._paused - paused) & _HOLDS_BACK:
+                self._promote.due = now
+            self._paused = paused
         except StoreError as error:
             log.warning("duties.waits", reason=str(error))
 
@@ -127,6 +144,15 @@ class Duties:
             log.exception("duty.failed", duty=duty.name)
 
     async def _promote_due(self) -> None:
-        ahead = await self._engine.store.promote(BATCH)
+        clock, was_known = self._engine.clock, self._known
+        if was_known:
+            # Once more: a pause that was not seen yet may keep it out now. Those that were seen tell when they end.
+            self._promote.due = min(self._promote.due, clock.monotonic() + LOOK_FOR_PAUSES_EVERY)
+        self._known = False
+        try:
+            ahead = await self._engine.store.promote(BATCH)
+        except BaseException:
+            self._known |= was_known
+            raise
         if ahead is not None:
-            self._promote.due = min(self._promote.due, self._engine.clock.monotonic() + ahead.total_seconds())
+            self._look_by(clock.monotonic() + ahead.total_seconds())

@@ -20,7 +20,9 @@ class Stuck:
 
     @property
     def every(self) -> float:
-        """So often that an attempt is found soon after it became stuck, and not more often than that takes."""
+        """As the settings say; else so often that an attempt is found soon after it became stuck, and no more often."""
+        if (said := self._engine.settings.stuck_every) is not None:
+            return said.total_seconds()
         shortest = min((most.total_seconds() for most in self._engine.stuck_limits().values()), default=60.0)
         return min(max(shortest / 4, _QUICKEST), LOOK_EVERY)
 
@@ -44,11 +46,11 @@ class Stuck:
         self._told = {one.lease for one in stuck}
 
     async def _retry(self) -> None:
+        """One batch: what is left waits for the next sweep, as the other duties would have to wait for it."""
         limits = self._engine.stuck_limits("retry")
-        while limits and (stuck := await self._engine.store.stuck(limits, BATCH)):
-            done = await self._engine.reclaim_stuck(stuck)
-            for one in stuck:
-                log.warning("job.stuck", job_id=one.lease.job_id, task=one.lane.task, attempt=one.attempt,
-                            worker=one.worker, longer_than=spell(limits[one.lane.task]), taken_back=True)  # fmt: skip
-            if done == 0 or len(stuck) < BATCH:
-                break
+        stuck = await self._engine.store.stuck(limits, self._engine.settings.stuck_batch) if limits else []
+        for one in stuck:
+            log.warning("job.stuck", job_id=one.lease.job_id, task=one.lane.task, attempt=one.attempt,
+                        worker=one.worker, longer_than=spell(limits[one.lane.task]), taken_back=True)  # fmt: skip
+        if stuck:
+            await self._engine.reclaim_stuck(stuck, limits)

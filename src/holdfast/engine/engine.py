@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -27,10 +27,11 @@ from holdfast.domain.job import (
     NewJob,
     WorkerRow,
 )
-from holdfast.domain.moves import FINISHED, Kind
+from holdfast.domain.moves import FINISHED, NOTES, Kind
 from holdfast.domain.outbox import NewMessage
 from holdfast.domain.policy import Retry, judge_crash, judge_failure
-from holdfast.domain.verdict import Failure, Verdict
+from holdfast.domain.proviso import ANYHOW, Proviso
+from holdfast.domain.verdict import Failure, RetryAfter, Verdict
 from holdfast.engine.admission import Admission
 from holdfast.engine.artefacts import Keeper
 from holdfast.engine.broker import Broker
@@ -40,7 +41,7 @@ from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.explaining import Explaining
 from holdfast.engine.observing import Observers
 from holdfast.engine.outside import Outside
-from holdfast.engine.payload import decode_any
+from holdfast.engine.payload import decode_any, encode, size
 from holdfast.engine.ports import (
     Artefacts,
     Clock,
@@ -56,7 +57,7 @@ from holdfast.engine.presentable import presentable
 from holdfast.engine.publishing import Publishing
 from holdfast.engine.settings import Settings
 from holdfast.engine.steering import Steering
-from holdfast.engine.tasks import STUCK_ACTIONS, Task
+from holdfast.engine.tasks import STUCK_ACTIONS, Task, checked_word
 from holdfast.errors import (
     Conflict,
     InsufficientCredits,
@@ -72,6 +73,13 @@ log = Log("holdfast.engine")
 
 #: How many rows a duty handles in one statement.
 BATCH = 500
+#: In bytes, of what is said with a note; and the words that mean something in every event.
+LONGEST_NOTE = 4_000
+TAKEN = frozenset({"attempt", "epoch", "job", "kind", "name", "token"})
+
+
+def _nobody_waits(_delay: timedelta) -> None:
+    return None
 
 
 class Engine(Steering, Explaining, Outside, Publishing):
@@ -99,6 +107,8 @@ class Engine(Steering, Explaining, Outside, Publishing):
         self._enqueues: Coalescer[NewJob, Enqueued] = Coalescer(self._enqueue)
         self._publishes: Coalescer[NewMessage, None] = Coalescer(self._publish)
         self.reclaim_due = -math.inf  #: when this process should look for lost leases again
+        #: Told how soon something will be due that was put back here; whoever lets jobs into line sets it.
+        self.expect: Callable[[timedelta], None] = _nobody_waits
         self._make_calls = calls
         self.broker = broker  #: told of jobs that wait, where workers get them from there
 
@@ -193,18 +203,24 @@ class Engine(Steering, Explaining, Outside, Publishing):
         while expired := await self.store.expired(BATCH):
             reclaims = [self._judge_expired(lost) for lost in expired]
             done = await self._reclaim_each(reclaims)
-            self.observers.reclaimed(list(zip(expired, reclaims, strict=True)), done)
+            self._put_back(expired, reclaims, done)
             total += done
             if done == 0 or len(expired) < BATCH:
                 break
         return total
 
-    async def reclaim_stuck(self, stuck: Sequence[Expired]) -> int:
-        """Take back leases that still hold, from attempts that run on for too long; how many."""
-        reclaims = [self._judge_stuck(one) for one in stuck]
+    async def reclaim_stuck(self, stuck: Sequence[Expired], limits: Mapping[str, timedelta]) -> int:
+        """Take back leases that still hold, from attempts that run on for longer than the *limits* of their tasks; how many."""
+        reclaims = [self._judge_stuck(one, limits[one.lane.task]) for one in stuck]
         done = await self._reclaim_each(reclaims, stuck=True)
-        self.observers.reclaimed(list(zip(stuck, reclaims, strict=True)), done)
+        self._put_back(stuck, reclaims, done)
         return done
+
+    def _put_back(self, taken: Sequence[Expired], reclaims: Sequence[Reclaim], done: int) -> None:
+        self.observers.reclaimed(list(zip(taken, reclaims, strict=True)), done)
+        delays = [one.verdict.delay for one in reclaims if isinstance(one.verdict, RetryAfter)]
+        if delays:
+            self.expect(min(delays))
 
     async def _reclaim_each(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
         """Together; one by one when something in it is refused (a hook raised), which must not keep the others lost."""
@@ -219,12 +235,11 @@ class Engine(Steering, Explaining, Outside, Publishing):
                 return 0
         return sum([await self._reclaim_each([one], stuck=stuck) for one in reclaims])
 
-    def _judge_stuck(self, stuck: Expired) -> Reclaim:
-        policy = self.tasks[stuck.lane.task].policy
-        most = "it may" if policy.stuck_after is None else spell(policy.stuck_after)
+    def _judge_stuck(self, stuck: Expired, most: timedelta) -> Reclaim:
+        told = f"attempt {stuck.attempt} ran longer than {spell(most)} at worker {stuck.worker}"
         verdict = judge_failure(
-            Failure.of("STUCK", f"attempt {stuck.attempt} ran longer than {most} at worker {stuck.worker}"),
-            policy.retry,
+            Failure.of("STUCK", told),
+            self.tasks[stuck.lane.task].policy.retry,
             attempt=stuck.attempt,
             max_attempts=stuck.max_attempts,
             chance=self.rng.random(),
@@ -297,17 +312,25 @@ class Engine(Steering, Explaining, Outside, Publishing):
             await self.store.forget_artefacts(gone)
 
     # -- people's moves ---------------------------------------------------------------------------------------------
-    async def cancel(self, job_id: str, *, by: str = "api", reason: str = "") -> None:
+    async def cancel(
+        self, job_id: str, *, by: str = "api", reason: str = "", proviso: Proviso = ANYHOW
+    ) -> None:
         """Queued or processing → cancelled. A running attempt is told to stop."""
-        await self.store.cancel(JobId(job_id), by, reason)
+        await self.store.cancel(JobId(job_id), by, reason, proviso=proviso)
         self._moved(JobId(job_id))
 
     async def retry(
-        self, job_id: str, *, by: str = "api", owner: str | None = None, from_step: str | None = None
+        self,
+        job_id: str,
+        *,
+        by: str = "api",
+        owner: str | None = None,
+        from_step: str | None = None,
+        proviso: Proviso = ANYHOW,
     ) -> int:
         """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`.
 
-        *owner* refuses another's job. *from_step* forgets that step and every one recorded after it.
+        *owner* refuses another's job. *from_step* forgets that step and every one recorded after it. *proviso*: only if.
         """
         known = JobId(job_id)
         if owner is not None:
@@ -315,7 +338,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
             if row.owner != owner:
                 raise Conflict(f"job {job_id} belongs to another owner")
         forget = await self._steps_from(known, from_step) if from_step is not None else None
-        place = await self.store.retry(known, by, kind=Kind.manual_retry, forget=forget)
+        place = await self.store.retry(known, by, kind=Kind.manual_retry, forget=forget, proviso=proviso)
         self.observers.retried(Kind.manual_retry)
         self._moved(known)
         return place
@@ -356,9 +379,11 @@ class Engine(Steering, Explaining, Outside, Publishing):
                 await self.clock.sleep(1 / rate)
         return done
 
-    async def redrive_one(self, job_id: JobId, *, by: str, queue: str | None = None) -> None:
+    async def redrive_one(
+        self, job_id: JobId, *, by: str, queue: str | None = None, proviso: Proviso = ANYHOW
+    ) -> None:
         """`Conflict` when it is no dead letter any more, or a live twin holds its dedupe key."""
-        await self.store.retry(job_id, by, kind=Kind.redriven, queue=queue)
+        await self.store.retry(job_id, by, kind=Kind.redriven, queue=queue, proviso=proviso)
         self.observers.retried(Kind.redriven)
         self._moved(job_id)
 
@@ -374,6 +399,18 @@ class Engine(Steering, Explaining, Outside, Publishing):
                 continue
             done += 1
         return done
+
+    async def note(self, job_id: str, kind: str, name: str, meta: Mapping[str, Any]) -> bool:
+        """Put an event that is no move on a job's record, once for its *name*; whether it is new."""
+        known = {one.name: one for one in sorted(NOTES)}
+        if kind not in known:
+            raise UsageError(f"nothing is noted as {str(kind)[:40]!r}; it is one of {', '.join(known)}")
+        if taken := sorted(TAKEN & meta.keys()):
+            raise UsageError(f"a note cannot say {taken[0]!r}: events use this word themselves")
+        said = {key: value for key, value in meta.items() if value is not None}
+        if (told := size(encode(said, what="a note"))) > LONGEST_NOTE:
+            raise UsageError(f"a note has at most {LONGEST_NOTE:,} bytes, not {told:,}")
+        return await self.store.note(JobId(job_id), known[kind], checked_word("name", name), said)
 
     async def _walk(self, where: DeadLetterFilter) -> AsyncIterator[DeadLetter]:
         after: str | None = None

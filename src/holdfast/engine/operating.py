@@ -38,6 +38,7 @@ class Plan:
     to_queue: str | None = None
     because: str = ""
     owner: str | None = None
+    token: str | None = None  #: names the wish: said again under it, it is the same operation
 
 
 async def begin(engine: Engine, plan: Plan, *, dry_run: bool = False) -> Operation:
@@ -73,7 +74,7 @@ def _operation(engine: Engine, plan: Plan) -> Operation:
     now = engine.clock.now()
     options = {"to_queue": plan.to_queue, "reason": plan.because}
     return Operation(
-        id=engine.ids.job_id(),
+        id=plan.token or engine.ids.job_id(),
         doing=doing,
         where=where,
         by=plan.by,

@@ -7,17 +7,19 @@ from typing import Any
 
 from holdfast.domain.duration import duration
 from holdfast.domain.job import JobId, JobRow, Lease, Settlement
-from holdfast.domain.moves import State
+from holdfast.domain.moves import Kind, State
 from holdfast.domain.outside import LEASE, Done, Failed, Outcome, PutBack, Reply, Report
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
 from holdfast.engine.artefacts import Keeper
 from holdfast.engine.payload import encode
 from holdfast.engine.ports import Answer, Store
-from holdfast.engine.tasks import Task
+from holdfast.engine.tasks import Task, checked_word
 from holdfast.errors import Conflict, UnknownJob, UsageError
 
 #: How often a report is tried again when the job was moved meanwhile.
 TRIES = 5
+#: Of what is said with a report that is refused: whoever sent it may be anybody.
+LONGEST_WHY = 500
 
 
 class Outside:
@@ -33,7 +35,10 @@ class Outside:
         Not heard of any more by then, it is reclaimed as from any lost worker. A job that is another's is left alone.
         """
         row = await self._outside_job(job_id)
-        if row.state is State.QUEUED and row.generation == generation:
+        if row.generation != generation:
+            await self._note(job_id, f"generation {generation}", by=worker, generation=generation)
+            return Report(Reply.STALE, row.state, row.epoch)
+        if row.state is State.QUEUED:
             span = lease or self.tasks[row.task].policy.lease or LEASE
             session = await self.store.open_session(worker, span)
             claimed = await self.store.claim_job(session, job_id, generation)
@@ -58,6 +63,16 @@ class Outside:
             if answer is not Answer.STALE:
                 return await self._told(answer, job_id)
         raise Conflict(f"job {job_id} moves too fast to be ended; try again")
+
+    async def refuse(self, job_id: JobId, name: str, *, why: str = "", by: str = "") -> bool:
+        """A report that is not believed changes nothing and is on record, once for each *name*; whether this is new."""
+        await self._outside_job(job_id)
+        told = {"why": _printable(why) or None, "by": _printable(by) or None}
+        return await self._note(job_id, checked_word("name", name), **told)
+
+    async def _note(self, job_id: JobId, name: str, **told: Any) -> bool:
+        said = {key: value for key, value in told.items() if value is not None}
+        return await self.store.note(job_id, Kind.stale_write, name, said)
 
     async def _settle(self, row: JobRow, verdict: Verdict, generation: int, worker: str) -> Answer:
         """Under the lease that there is, or one that is taken for this; STALE when the job was moved meanwhile."""
@@ -90,6 +105,11 @@ class Outside:
         if task is None or task.policy.execute != "outside":
             raise UsageError(f'{row.task} is not executed outside; declare it with execute="outside"')
         return row
+
+
+def _printable(text: str) -> str:
+    """What every store can keep, of a text that anybody may have written."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:LONGEST_WHY])
 
 
 def _verdict(outcome: Outcome) -> Verdict:

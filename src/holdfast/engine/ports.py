@@ -37,6 +37,7 @@ from holdfast.domain.job import (
     WorkerRow,
 )
 from holdfast.domain.moves import Kind
+from holdfast.domain.proviso import ANYHOW, Proviso
 from holdfast.domain.standing import Standing
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.dispatch import DispatchStore
@@ -262,8 +263,16 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
     async def expired(self, limit: int) -> list[Expired]:
         """Leases that ran out: their session ended, or the attempt passed its hard timeout by a margin."""
 
-    async def stuck(self, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
-        """Attempts that began longer ago than *limits* allow their tasks, while their leases hold; oldest first.
+    async def stuck(
+        self,
+        limits: Mapping[str, timedelta],
+        limit: int,
+        *,
+        owner: str | None = None,
+        ids: Collection[str] | None = None,
+    ) -> list[Expired]:
+        """Attempts that began longer ago than *limits* allow their tasks, while their leases hold; oldest first. Only those of
+        *owner*, and only of the jobs with these *ids*, where that is said.
 
         Those that passed their hard timeout are not among them: they are `expired`, or soon will be.
         """
@@ -288,8 +297,9 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         """They are deleted: strike them off the record."""
 
     # -- people's moves ---------------------------------------------------------------------------------------------
-    async def cancel(self, job_id: JobId, by: str, reason: str) -> None:
-        """Queued or processing → cancelled, else `Conflict`."""
+    async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+        """Queued or processing → cancelled, else `Conflict`. `Changed` where the *proviso* does not admit the job's version;
+        that is decided in the transaction of the move, here and below."""
 
     async def retry(
         self,
@@ -299,14 +309,20 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        proviso: Proviso = ANYHOW,
     ) -> int:
-        """Failed or cancelled → queued as a new generation; waiting or stuck → due now. Else `Conflict`.
+        """Failed or cancelled → queued as a new generation; waiting or stuck → due now. Else `Conflict`. As a redrive (*kind*)
+        only of a dead letter.
 
         *forget* names the steps to run anew (None: keep all). Answers the place in its line, counted from 1.
         """
 
-    async def discard(self, job_id: JobId, by: str, reason: str) -> None:
+    async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
         """Strike the dead letter; the job stays failed. `Conflict` when it has none."""
+
+    async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
+        """Append an event that is no move, with *name* in its meta; whether it is new. However often and by however many it is
+        sent, a job has one of this kind and name. `UnknownJob` when there is no such job."""
 
     # -- looking ----------------------------------------------------------------------------------------------------
     async def job(self, job_id: JobId) -> JobRow | None: ...

@@ -131,12 +131,21 @@ class Publishing:
 
     async def park_message(self, message_id: str, *, reason: str) -> None:
         """Take a message out of line until it is replayed. `Conflict` when it does not wait."""
-        if not isinstance(reason, str) or not reason or len(reason) > _LONGEST_REASON or "\0" in reason:
-            raise UsageError(f"say why it is parked: reason=…, at most {_LONGEST_REASON} characters")
+        _check_reason("parked", reason)
         message = await self.message(message_id)
         if not await self.store.park_message(message.id, reason):
             message = await self.message(message_id)
             raise Conflict(f"the message {message_id} is {message.standing} already")
+
+    async def discard_message(self, message_id: str, *, reason: str, by: str) -> None:
+        """Give a parked message up, for good. `Conflict` when it is not parked."""
+        _check_reason("discarded", reason)
+        message = await self.message(message_id)
+        if not await self.store.discard_message(message.id, by, reason):
+            message = await self.message(message_id)
+            raise Conflict(
+                f"the message {message_id} is {message.standing}; only a parked one can be discarded"
+            )
 
     async def message_lags(self) -> list[Lag]:
         return await self.store.lags()
@@ -149,6 +158,11 @@ class Publishing:
             if gone < _BATCH:
                 break
         return total
+
+
+def _check_reason(what: str, reason: object) -> None:
+    if not isinstance(reason, str) or not reason or len(reason) > _LONGEST_REASON or "\0" in reason:
+        raise UsageError(f"say why it is {what}: reason=…, at most {_LONGEST_REASON} characters")
 
 
 def _can_be_asked_for(name: object) -> bool:

@@ -16,6 +16,9 @@ BROKERS = ("redis://", "rediss://", "amqp://", "amqps://", "memory://")
 PLACES = ("file://", "s3://", "memory://")
 _SWITCH = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
 KEEP_LOGS = ("failed", "always", "never")
+_NUMBERS = (
+    "concurrency", "min_concurrency", "payload_limit", "result_limit", "outbox_batch", "stuck_batch",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,13 @@ class Settings:
     reclaim_every: timedelta = timedelta(
         seconds=2
     )  #: how often lost leases and passed deadlines are looked for
+    promote_every: timedelta = timedelta(
+        seconds=1
+    )  #: how often jobs that came due are let into line at the latest; one known of is let in at its time
+    stuck_every: timedelta | None = (
+        None  #: how often stuck attempts are looked for; by the shortest `stuck_after` if not given
+    )
+    stuck_batch: int = 500  #: how many of them one look takes back
     concurrency: int = 10  #: how many jobs one worker process runs at once
     min_concurrency: int | None = None  #: with it, their number varies between this and *concurrency*
     grace: timedelta = timedelta(seconds=30)  #: how long a stopping worker lets its jobs finish
@@ -112,7 +122,7 @@ def _read(source: str, name: str, value: Any) -> Any:
         if value not in KEEP_LOGS:
             raise UsageError(f"{source} is {value!r}; it is one of {', '.join(KEEP_LOGS)}")
         return value
-    if name not in ("concurrency", "min_concurrency", "payload_limit", "result_limit", "outbox_batch"):
+    if name not in _NUMBERS:
         try:
             span = duration(value)
         except UsageError as error:

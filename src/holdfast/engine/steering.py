@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -15,13 +15,15 @@ from holdfast.engine.admission import Admission
 from holdfast.engine.lanestore import Outlook
 from holdfast.engine.ports import Store
 from holdfast.engine.tasks import Task
-from holdfast.errors import Conflict, UsageError
+from holdfast.errors import Changed, Conflict, UsageError
 
 #: The duties that can be paused by name. "delayed" holds all jobs that are due later, "retries" the automatic retries
 #: among them; "stuck" is the sweep for attempts that run too long, never the reclaim of lost leases.
 DUTIES = ("deadlines", "delayed", "operations", "retention", "retries", "schedules", "stuck", "webhooks")
 #: How often a breaker is changed anew when a worker was first.
 SWAPS = 5
+#: Of a breaker, one of which it must have; None: whichever.
+Versions = Collection[int] | None
 
 
 class Steering:
@@ -57,17 +59,20 @@ class Steering:
     async def breakers(self) -> list[Outlook]:
         return await self.store.outlooks()
 
-    async def open_breaker(self, name: str, *, span: timedelta | None, reason: str, by: str) -> Breaker:
-        """Open the breaker of a dependency, for *span* (None: its cooldown); then trials begin. `Conflict` if it is open."""
-        return await self._force(name, BreakerState.OPEN, span, reason, by)
+    async def open_breaker(
+        self, name: str, *, span: timedelta | None, reason: str, by: str, versions: Versions = None
+    ) -> Breaker:
+        """Open the breaker of a dependency, for *span* (None: its cooldown); then trials begin. `Conflict` if it is open.
+        `Changed`, here and below, if its version is none of *versions* when it is changed."""
+        return await self._force(name, BreakerState.OPEN, span, reason, by, versions)
 
-    async def close_breaker(self, name: str, *, reason: str, by: str) -> Breaker:
+    async def close_breaker(self, name: str, *, reason: str, by: str, versions: Versions = None) -> Breaker:
         """Close it, without trials; its workers begin at a low limit again. `Conflict` if it is closed."""
-        return await self._force(name, BreakerState.CLOSED, None, reason, by)
+        return await self._force(name, BreakerState.CLOSED, None, reason, by, versions)
 
-    async def try_breaker(self, name: str, *, reason: str, by: str) -> Breaker:
+    async def try_breaker(self, name: str, *, reason: str, by: str, versions: Versions = None) -> Breaker:
         """Let its trials begin now, whether it is open or closed. `Conflict` if they have begun."""
-        return await self._force(name, BreakerState.OPEN, timedelta(), reason, by, trial=True)
+        return await self._force(name, BreakerState.OPEN, timedelta(), reason, by, versions, trial=True)
 
     async def _force(
         self,
@@ -76,6 +81,7 @@ class Steering:
         span: timedelta | None,
         reason: str,
         by: str,
+        versions: Versions,
         *,
         trial: bool = False,
     ) -> Breaker:
@@ -84,6 +90,10 @@ class Steering:
             dependency = await self._dependency(name, outlooks)
             outlook = outlooks.get(dependency)
             breaker, now = outlook.breaker if outlook else Breaker(), await self.store.now()
+            if (
+                versions is not None and breaker.version not in versions
+            ):  # `swap_breaker` compares it once more
+                raise Changed(f"the breaker of {dependency.label}")
             if breaker.state is (BreakerState.HALF_OPEN if trial else state):
                 raise Conflict(f"the breaker of {dependency.label} is {breaker.state} already")
             policy = self.admission.dependency(dependency.name).breaker or BreakerPolicy()

@@ -11,6 +11,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.domain.classify import Rule
 from holdfast.domain.duration import Duration, duration, optional
+from holdfast.domain.errand import AGAIN_AFTER, Encode
 from holdfast.domain.fairness import LEVELS
 from holdfast.domain.job import Batch, Enqueued, JobId, JobRow, JobSpec, Lane, NewJob
 from holdfast.domain.keys import owner_key
@@ -54,6 +55,9 @@ class Policy:
     limits: Limits | None = None
     cost: float = 1.0  #: what one job counts in quotas of cost
     price: int = 0  #: the credits that one job costs
+    topic: str | None = None  #: where those who execute it outside are told of its jobs …
+    encode: Encode | None = None  #: … in these words
+    again_after: timedelta = AGAIN_AFTER  #: … and again, while nobody has begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -10,15 +9,14 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from holdfast.domain.access import Action
-from holdfast.domain.duration import duration, spell
-from holdfast.domain.job import Expired
+from holdfast.domain.duration import spell
+from holdfast.domain.job import StuckJob
 from holdfast.domain.lanes import ScopeKind
-from holdfast.engine.engine import BATCH, Engine
+from holdfast.engine.engine import BATCH
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
 from holdfast.http.kinds import Asked, Note, Number, Span, Told, Word
 from holdfast.http.pages import LimitQuery, capped
-from holdfast.http.problems import Problem
 from holdfast.http.routing import caller_of, does, router
 from holdfast.http.workers import WorkerView, worker_view
 
@@ -79,6 +77,10 @@ class StuckAsked(Asked):
         default=None, description="Instead of what each task says.", examples=["30m"]
     )
     tasks: list[Word] = Field(default_factory=list, max_length=50, description="Only these. Default: all.")
+    owner: Word | None = Field(default=None, description="Only of this owner.")
+    ids: list[Word] = Field(
+        default_factory=list, max_length=BATCH, description="Only these jobs. Default: all."
+    )
     limit: Annotated[int, Field(ge=1, le=BATCH), Number] = 100
 
 
@@ -130,9 +132,13 @@ def _add_stuck(here: APIRouter, door: Door) -> None:
         **does(Action.LOOK),
     )
     async def list_stuck_jobs(
-        longer_than: Annotated[Span | None, Query()] = None, limit: LimitQuery = 100
+        longer_than: Annotated[Span | None, Query()] = None,
+        task: Annotated[Word | None, Query()] = None,
+        owner: Annotated[Word | None, Query()] = None,
+        limit: LimitQuery = 100,
     ) -> Response:
-        return await _list(door, StuckAsked(longer_than=longer_than, limit=min(capped(limit), BATCH)))
+        tasks, most = [] if task is None else [task], min(capped(limit), BATCH)
+        return await _list(door, StuckAsked(longer_than=longer_than, tasks=tasks, owner=owner, limit=most))
 
     @here.post(
         "/admin/jobs/stuck",
@@ -150,39 +156,34 @@ def _add_stuck(here: APIRouter, door: Door) -> None:
         **does(Action.OPERATE),
     )
     async def process_stuck_jobs(body: StuckAsked | None = None) -> Response:
-        asked, engine = body or StuckAsked(), await door.app.engine()
-        stuck = await engine.store.stuck(_limits(engine, asked), asked.limit)
-        done = await engine.reclaim_stuck(stuck) if stuck else 0
-        return answer({"found": len(stuck), "processed": done})
+        found = await _find(door, body or StuckAsked())
+        return answer({"found": len(found), "processed": await door.app.take_back(found)})
 
 
 async def _list(door: Door, asked: StuckAsked) -> Response:
-    engine = await door.app.engine()
-    limits = _limits(engine, asked)
-    found = await engine.store.stuck(limits, asked.limit) if limits else []
-    return answer({"jobs": [_stuck(one, limits) for one in found]})
+    return answer({"jobs": [_stuck(one) for one in await _find(door, asked)]})
 
 
-def _limits(engine: Engine, asked: StuckAsked) -> dict[str, timedelta]:
-    """How long an attempt of each task may take."""
-    unknown = [task for task in asked.tasks if task not in engine.tasks]
-    if unknown:
-        raise Problem("UNKNOWN_TASK", f"no task named {unknown[0][:100]!r}")
-    most = None if asked.longer_than is None else duration(asked.longer_than)
-    limits = engine.stuck_limits() if most is None else dict.fromkeys(engine.tasks, most)
-    return {task: limit for task, limit in limits.items() if not asked.tasks or task in asked.tasks}
+async def _find(door: Door, asked: StuckAsked) -> list[StuckJob]:
+    return await door.app.stuck(
+        longer_than=asked.longer_than,
+        task=asked.tasks or None,
+        owner=asked.owner,
+        ids=asked.ids or None,
+        limit=asked.limit,
+    )
 
 
-def _stuck(one: Expired, limits: dict[str, timedelta]) -> dict[str, Any]:
+def _stuck(one: StuckJob) -> dict[str, Any]:
     return {
-        "id": one.lease.job_id,
-        "task": one.lane.task,
-        "queue": one.lane.queue,
+        "id": one.id,
+        "task": one.task,
+        "queue": one.queue,
         "attempt": one.attempt,
         "max_attempts": one.max_attempts,
         "worker": one.worker,
-        "epoch": one.lease.epoch,
-        "longer_than": spell(limits[one.lane.task]),
+        "epoch": one.epoch,
+        "longer_than": spell(one.longer_than),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,7 +10,10 @@ from fastapi import Request, Response
 
 from holdfast.domain.duration import spell
 from holdfast.domain.job import JobRow
-from holdfast.http.problems import Problem
+from holdfast.domain.proviso import Proviso, Version
+
+#: Where in a request's scope its token is.
+TOKEN = "holdfast.token"
 
 
 def _foreign(value: Any) -> str:
@@ -30,18 +33,28 @@ def spelled(span: timedelta | None) -> str | None:
 
 def tag_of(row: JobRow) -> str:
     """The version of a job: it changes with every move."""
-    return f'"{row.generation}-{row.epoch}-{_micros(row.updated_at)}"'
+    return f'"{row.version}"'
 
 
-def _micros(moment: datetime) -> int:
-    return round(moment.timestamp() * 1_000_000)
-
-
-def must_match(request: Request, tag: str) -> None:
-    """`If-Match`: whoever read an older version does not get to act on it."""
+def wanted_tags(request: Request) -> list[str] | None:
+    """`If-Match`: the versions that the caller wants to act on, without their quotes; None: whichever."""
     wanted = request.headers.get("if-match")
-    if wanted is not None and wanted.strip() != "*" and tag not in _tags(wanted):
-        raise Problem("PRECONDITION_FAILED", "it has changed since you read it; read it again")
+    if wanted is None or wanted.strip() == "*":
+        return None
+    return [tag[1:-1] for tag in _tags(wanted) if len(tag) > 2 and tag[0] == tag[-1] == '"']
+
+
+def proviso_of(request: Request) -> Proviso:
+    """On what terms the caller wants a job to be moved: as it was read, and once by the name of this request."""
+    tags = wanted_tags(request)
+    read = None if tags is None else frozenset(filter(None, map(Version.read, tags)))
+    return Proviso(versions=read, token=token_of(request))
+
+
+def token_of(request: Request) -> str | None:
+    """Names what is done because of *request*, where its sender has named that."""
+    token: str | None = request.scope.get(TOKEN)
+    return token
 
 
 def is_known(request: Request, tag: str) -> bool:

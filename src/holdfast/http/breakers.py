@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable
 from datetime import datetime
 from typing import Any
 
@@ -11,9 +12,10 @@ from pydantic import Field
 
 from holdfast.domain.access import Action
 from holdfast.domain.breaker import Breaker
+from holdfast.domain.duration import optional
 from holdfast.engine.lanestore import Outlook
 from holdfast.errors import UsageError
-from holdfast.http.answers import answer, must_match
+from holdfast.http.answers import answer, wanted_tags
 from holdfast.http.door import Door
 from holdfast.http.jobs import IF_MATCH
 from holdfast.http.kinds import Told
@@ -21,6 +23,8 @@ from holdfast.http.lanes import NamePath, PauseAsked
 from holdfast.http.problems import Problem
 from holdfast.http.routing import caller_of, does, router
 from holdfast.http.shapes import Reason
+
+_VERSION = re.compile(r"[0-9]{1,18}")
 
 
 class BreakerView(Told):
@@ -68,12 +72,10 @@ def routes(door: Door) -> APIRouter:
         **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
     )
     async def open_breaker(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
-        asked, by = body or PauseAsked(), caller_of(request).name
-        return await _force(
-            door,
-            request,
+        asked, engine = body or PauseAsked(), await door.app.engine()
+        return await _told(
             name,
-            lambda: door.app.open_breaker(name, duration=asked.duration, reason=asked.reason, by=by),
+            engine.open_breaker(name, span=optional(asked.duration), reason=asked.reason, **_terms(request)),
         )
 
     @here.post(
@@ -83,8 +85,8 @@ def routes(door: Door) -> APIRouter:
         **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
     )
     async def close_breaker(request: Request, name: NamePath, body: Reason | None = None) -> Response:
-        reason, by = (body or Reason()).reason, caller_of(request).name
-        return await _force(door, request, name, lambda: door.app.close_breaker(name, reason=reason, by=by))
+        reason, engine = (body or Reason()).reason, await door.app.engine()
+        return await _told(name, engine.close_breaker(name, reason=reason, **_terms(request)))
 
     @here.post(
         "/breakers/{name}/trial",
@@ -93,20 +95,22 @@ def routes(door: Door) -> APIRouter:
         **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
     )
     async def try_breaker(request: Request, name: NamePath, body: Reason | None = None) -> Response:
-        reason, by = (body or Reason()).reason, caller_of(request).name
-        return await _force(door, request, name, lambda: door.app.try_breaker(name, reason=reason, by=by))
+        reason, engine = (body or Reason()).reason, await door.app.engine()
+        return await _told(name, engine.try_breaker(name, reason=reason, **_terms(request)))
 
     return here
 
 
-async def _force(
-    door: Door, request: Request, name: str, force: Callable[[], Awaitable[Breaker]]
-) -> Response:
-    if "if-match" in request.headers:
-        found = await _find(door, name)
-        must_match(request, _tag(Breaker() if found is None else found.breaker))
+def _terms(request: Request) -> dict[str, Any]:
+    """Who forces it, and the versions that they may have read."""
+    tags = wanted_tags(request)
+    read = None if tags is None else [int(tag) for tag in tags if _VERSION.fullmatch(tag)]
+    return {"by": caller_of(request).name, "versions": read}
+
+
+async def _told(name: str, forcing: Awaitable[Breaker]) -> Response:
     try:
-        changed = await force()
+        changed = await forcing
     except UsageError as error:
         raise Problem("NOT_FOUND", str(error)) from None
     return answer({"dependency": name, **_breaker(changed)}, headers={"ETag": _tag(changed)})

@@ -32,6 +32,7 @@ MODULES = (
     "jobs",
     "bulk",
     "dead",
+    "messages",
     "lanes",
     "breakers",
     "schedules",

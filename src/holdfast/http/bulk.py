@@ -12,8 +12,9 @@ from pydantic import Field
 from holdfast.domain.access import Action
 from holdfast.domain.moves import State
 from holdfast.domain.operation import FASTEST, SLOWEST, Doing, Operation, Progress
+from holdfast.engine.operating import Plan, begin
 from holdfast.http.access import Caller
-from holdfast.http.answers import answer
+from holdfast.http.answers import answer, token_of
 from holdfast.http.door import Door
 from holdfast.http.kinds import Asked, Moment, Note, Number, Told, Word
 from holdfast.http.pages import MOST, LimitQuery, capped
@@ -94,16 +95,17 @@ def routes(door: Door) -> APIRouter:
         caller = caller_of(request)
         where = body.where.model_dump(exclude_none=True)
         caller.own(body.where.owner)
-        begun = await door.app.operate(
+        plan = Plan(
             body.doing,
+            where,
             by=caller.name,
             rate=body.rate,
             to_queue=body.to_queue,
             because=body.reason,
-            for_owner=caller.owner if caller.is_owner else None,
-            dry_run=body.dry_run,
-            **where,
+            owner=caller.owner if caller.is_owner else None,
+            token=token_of(request),
         )
+        begun = await begin(await door.app.engine(), plan, dry_run=body.dry_run)
         if body.dry_run:
             return answer({"dry_run": True, "matched": begun.matched})
         place = f"{request.scope.get('root_path', '')}{PREFIX}/operations/{begun.id}"

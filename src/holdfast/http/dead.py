@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from holdfast.domain.access import Action
-from holdfast.domain.job import DeadLetter, DeadLetterFilter, JobId
+from holdfast.domain.job import DeadLetter, DeadLetterFilter, JobRow
 from holdfast.domain.moves import State
-from holdfast.errors import Conflict
+from holdfast.errors import Changed, Conflict, InsufficientCredits, QuotaExceeded
 from holdfast.http import kinds, shapes
-from holdfast.http.answers import answer
+from holdfast.http.answers import answer, proviso_of, tag_of
 from holdfast.http.door import Door
-from holdfast.http.jobs import Include, JobIdPath, One, Some, reached
+from holdfast.http.jobs import IF_MATCH, Include, JobIdPath, One, Some, reached
 from holdfast.http.pages import CursorQuery, LimitQuery, capped
 from holdfast.http.problems import Problem
 from holdfast.http.routing import caller_of, does, router
@@ -90,47 +90,60 @@ def routes(door: Door) -> APIRouter:
         **does(Action.SEE),
     )
     async def get_dead_letter(request: Request, job_id: JobIdPath, include: Include = None) -> Response:
-        letter = await _letter(door, request, job_id)
-        return answer(dead_letter_view(letter, caller_of(request), with_args=include == "args"))
+        row, letter = await _letter(door, request, job_id)
+        shown = dead_letter_view(letter, caller_of(request), with_args=include == "args")
+        return answer(shown, headers={"ETag": tag_of(row)})
 
     @here.post(
         "/dead-letters/{job_id}/redrive",
         response_model=shapes.Moved,
         summary="Give it another life",
-        **does(Action.STEER, 409),
+        **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
     )
     async def redrive_dead_letter(
         request: Request, job_id: JobIdPath, body: shapes.RedriveAsked | None = None
     ) -> Response:
-        await _letter(door, request, job_id)
-        queue = None if body is None else body.to_queue
-        done = await door.app.redrive([job_id], by=caller_of(request).name, to_queue=queue)
-        if not done:
+        row, by = await reached(door, request, job_id), caller_of(request).name
+        queue, engine = None if body is None else body.to_queue, await door.app.engine()
+        try:
+            await engine.redrive_one(row.id, by=by, queue=queue, proviso=proviso_of(request))
+        except Changed:
+            raise
+        except (Conflict, InsufficientCredits, QuotaExceeded):
+            await _letter_of(door, row)
             raise Conflict(
-                "it was not redriven: somebody else was first, a live twin holds its dedupe key, or nobody pays for it"
-            )
+                "it was not redriven: a live twin holds its dedupe key, or nobody pays for it"
+            ) from None
         return answer({"id": job_id, "state": State.QUEUED})
 
     @here.post(
         "/dead-letters/{job_id}/discard",
         response_model=shapes.Moved,
         summary="Strike it; its job stays failed",
-        **does(Action.STEER, 409),
+        **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
     )
     async def discard_dead_letter(request: Request, job_id: JobIdPath, body: shapes.DiscardAsked) -> Response:
-        await _letter(door, request, job_id)
-        done = await door.app.discard([job_id], reason=body.reason, by=caller_of(request).name)
-        if not done:
-            raise Conflict("it was not discarded: somebody else was first")
+        row, by = await reached(door, request, job_id), caller_of(request).name
+        try:
+            await (await door.store()).discard(row.id, by, body.reason, proviso=proviso_of(request))
+        except Changed:
+            raise
+        except Conflict:
+            await _letter_of(door, row)
+            raise
         return answer({"id": job_id, "state": State.FAILED})
 
     return here
 
 
-async def _letter(door: Door, request: Request, job_id: str) -> DeadLetter:
-    """The dead letter, where there is one and the caller may reach it."""
+async def _letter(door: Door, request: Request, job_id: str) -> tuple[JobRow, DeadLetter]:
+    """The job and its dead letter, where there is one and the caller may reach it."""
     row = await reached(door, request, job_id)
-    found = await door.app.dead_letters(ids=[JobId(row.id)], limit=1)
+    return row, await _letter_of(door, row)
+
+
+async def _letter_of(door: Door, row: JobRow) -> DeadLetter:
+    found = await door.app.dead_letters(ids=[row.id], limit=1)
     if not found:
         raise Problem("NOT_FOUND", f"the job is {row.state} and has no dead letter")
     return found[0]

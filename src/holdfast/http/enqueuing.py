@@ -18,25 +18,13 @@ from holdfast.engine.tasks import Task
 from holdfast.http.access import Caller
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
-from holdfast.http.idempotency import KEPT_FOR, REPLAYED, named, reused
+from holdfast.http.idempotency import HEADER, KEPT_FOR, REPLAYED, named, reused
 from holdfast.http.problems import Problem
 from holdfast.http.routing import PREFIX, caller_of, does, router
 from holdfast.http.shapes import EnqueuedPage, EnqueuedView, NewJob, NewJobs
 
 _OPTIONS = tuple(name for name in NewJob.model_fields if name not in ("task", "args", "owner"))
 _TRACE = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-_KEY_HEADER = {
-    "parameters": [
-        {
-            "name": "Idempotency-Key",
-            "in": "header",
-            "required": False,
-            "description": "A name for this request: sent again with it, it is answered again and done once.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!#-\\[\\]-~]+$"},
-            "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",
-        }
-    ]
-}
 
 
 def routes(door: Door) -> APIRouter:
@@ -48,7 +36,7 @@ def routes(door: Door) -> APIRouter:
         response_model=EnqueuedView,
         responses={200: {"model": EnqueuedView, "description": "A twin stands in for the new job."}},
         summary="Enqueue a job",
-        **does(Action.ENQUEUE, 402, 409, openapi_extra=_KEY_HEADER),
+        **does(Action.ENQUEUE, 402, 409),
     )
     async def enqueue_job(request: Request, body: NewJob) -> Response:
         row = _row(door, body, caller_of(request), _trace(request))
@@ -62,7 +50,7 @@ def routes(door: Door) -> APIRouter:
         status_code=201,
         response_model=EnqueuedPage,
         summary="Enqueue many jobs, all or none",
-        **does(Action.ENQUEUE, 402, 409, openapi_extra=_KEY_HEADER),
+        **does(Action.ENQUEUE, 402, 409),
     )
     async def enqueue_jobs(request: Request, body: NewJobs) -> Response:
         caller, trace = caller_of(request), _trace(request)
@@ -105,7 +93,8 @@ async def _send(
     door: Door, request: Request, route: str, body: NewJob | NewJobs, rows: list[NewRow]
 ) -> tuple[list[Enqueued], dict[str, str]]:
     """The answers for *rows*, and the headers that tell whether they are the first ones'."""
-    name = named(request, route, body)
+    content = body.model_dump(mode="json", exclude_unset=True) if HEADER in request.headers else None
+    name = named(request, caller_of(request), route, content)
     if name is None:
         return list(await door.app.send(rows)), {}
     found = await (await door.app.engine()).enqueue_once(name, rows, keep=KEPT_FOR)

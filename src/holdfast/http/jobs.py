@@ -12,7 +12,7 @@ from holdfast.domain.job import JobFilter, JobRow
 from holdfast.domain.moves import State
 from holdfast.errors import UnknownJob
 from holdfast.http import kinds, shapes
-from holdfast.http.answers import answer, is_known, must_match, tag_of
+from holdfast.http.answers import answer, is_known, proviso_of, tag_of
 from holdfast.http.door import Door
 from holdfast.http.pages import CursorQuery, LimitQuery, capped
 from holdfast.http.problems import Problem
@@ -35,8 +35,8 @@ IF_MATCH = {
             "name": "If-Match",
             "in": "header",
             "required": False,
-            "description": "The `ETag` that it was read with: refused with 412 when it has changed. It is compared just before the"
-            " change is made; what the change itself needs, the state it is in, is checked in the same transaction (409).",
+            "description": "The `ETag` that it was read with: refused with 412 when it has changed since. It is compared in the"
+            " transaction of the change itself, so nobody comes between.",
             "schema": {"type": "string"},
         }
     ]
@@ -192,10 +192,10 @@ def _add_moves(here: APIRouter, door: Door) -> None:
     async def retry_job(
         request: Request, job_id: JobIdPath, body: shapes.RetryAsked | None = None
     ) -> Response:
-        row = await reached(door, request, job_id)
-        must_match(request, tag_of(row))
-        step = None if body is None else body.from_step
-        place = await door.app.retry(job_id, by=caller_of(request).name, from_step=step)
+        await reached(door, request, job_id)
+        step, by = None if body is None else body.from_step, caller_of(request).name
+        engine = await door.app.engine()
+        place = await engine.retry(job_id, by=by, from_step=step, proviso=proviso_of(request))
         return answer({"id": job_id, "state": State.QUEUED, "queue_position": place})
 
     @here.post(
@@ -205,8 +205,8 @@ def _add_moves(here: APIRouter, door: Door) -> None:
         **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
     )
     async def cancel_job(request: Request, job_id: JobIdPath, body: shapes.Reason | None = None) -> Response:
-        row = await reached(door, request, job_id)
-        must_match(request, tag_of(row))
-        reason = "" if body is None else body.reason
-        await door.app.cancel(job_id, by=caller_of(request).name, reason=reason)
+        await reached(door, request, job_id)
+        reason, by = "" if body is None else body.reason, caller_of(request).name
+        engine = await door.app.engine()
+        await engine.cancel(job_id, by=by, reason=reason, proviso=proviso_of(request))
         return answer({"id": job_id, "state": State.CANCELLED})

@@ -6,21 +6,32 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 
 from holdfast.domain.access import Action
 from holdfast.http.links import add_links
 from holdfast.http.problems import CODES, MEDIA_TYPE
-from holdfast.http.routing import ACTION, OPEN, PROBLEMS
+from holdfast.http.routing import ACTION, OPEN, PROBLEMS, takes_name
 
 _ALL = (400, 401, 403, 404, 405, 413, 415, 422, 429, 500, 503)
 _OPEN_TOO = (400, 404, 405, 413, 415, 422, 500, 503)
 _PROBLEM = "#/components/schemas/Problem"
 
+_KEY_HEADER = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A name for this request: sent again with it, it is answered again and done once.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!#-\\[\\]-~]+$"},
+    "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",
+}
+
 _INTRODUCTION = """Durable jobs: enqueue calls, see what becomes of them, and steer them.
 
 Keys are sent as `Authorization: Bearer …`. Errors are problem documents (RFC 9457) with a `code` to rely on. Lists come in
 pages: `next` of one is the `cursor` of the following. Moments are ISO 8601 with a zone, durations are written `30s` or `1h30m`.
-A request with an `Idempotency-Key` may be sent again. `RateLimit` and `Retry-After` tell how often to call."""
+A request that changes something may be given an `Idempotency-Key`: sent again within 24 hours it is answered again and done once.
+`RateLimit` and `Retry-After` tell how often to call."""
 
 
 def document(site: FastAPI, root: str = "") -> dict[str, Any]:
@@ -35,12 +46,14 @@ def document(site: FastAPI, root: str = "") -> dict[str, Any]:
                 description=_INTRODUCTION,
                 routes=site.routes,
                 separate_input_output_schemas=False,
-            )
+            ),
+            {route.name for route in site.routes if isinstance(route, APIRoute) and takes_name(route)},
         )
     return made | {"servers": [{"url": root or "/"}]}
 
 
-def _complete(made: dict[str, Any]) -> dict[str, Any]:
+def _complete(made: dict[str, Any], named: set[str]) -> dict[str, Any]:
+    """*named*: the operations whose requests may be given a name."""
     parts = made.setdefault("components", {})
     schemas = parts.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
@@ -49,6 +62,9 @@ def _complete(made: dict[str, Any]) -> dict[str, Any]:
     parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for methods in made["paths"].values():
         for operation in methods.values():
+            if operation["operationId"] in named:
+                operation["parameters"] = [*operation.get("parameters", ()), _KEY_HEADER]
+                operation[PROBLEMS] = [*operation.get(PROBLEMS, ()), 409]
             _add_problems(operation)
             add_links(operation)
     return made

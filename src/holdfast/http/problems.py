@@ -11,6 +11,7 @@ from fastapi import HTTPException, Response
 
 from holdfast.domain.codes import lookup
 from holdfast.errors import (
+    Changed,
     Conflict,
     HoldfastError,
     InsufficientCredits,
@@ -56,6 +57,8 @@ CODES: dict[str, Code] = {
     "CONFLICT": Code(409, "The state it is in does not allow that"),
     "NOT_READY": Code(409, "It has not ended yet"),
     "JOB_FAILED": Code(409, "It ended without a result"),
+    "IDEMPOTENCY_KEY_IN_FLIGHT": Code(409, "A request of this key is being carried out"),
+    "TOLD_ONCE": Code(409, "It was done, and its secret was told once"),
     "PRECONDITION_FAILED": Code(412, "It has changed since it was read"),
     "TOO_LARGE": Code(413, "The body is too large"),
     "UNSUPPORTED_MEDIA_TYPE": Code(415, "The body must be plain JSON"),
@@ -77,6 +80,7 @@ ERRORS: tuple[tuple[type[HoldfastError], str, str | None], ...] = (
     (UnknownTask, "UNKNOWN_TASK", None),
     (PayloadError, "INVALID", None),
     (UsageError, "INVALID", None),
+    (Changed, "PRECONDITION_FAILED", None),
     (Conflict, "CONFLICT", None),
     (LeaseLost, "CONFLICT", None),
     (InsufficientCredits, "INSUFFICIENT_CREDITS", None),

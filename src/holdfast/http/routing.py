@@ -15,6 +15,7 @@ from holdfast.domain.access import Action
 from holdfast.errors import UsageError
 from holdfast.http import strictjson
 from holdfast.http.access import CALLER, Caller, refuse_key_in_url
+from holdfast.http.idempotency import HEADER, named, once
 from holdfast.http.problems import Problem
 
 PREFIX = "/api/v1"
@@ -56,6 +57,12 @@ class Request_(Request):
         return strictjson.read(await self.body())
 
 
+def takes_name(route: APIRoute) -> bool:
+    """Whether a request for it may carry an Idempotency-Key: it changes something, for a caller who is known."""
+    said = (route.openapi_extra or {}).get(ACTION, OPEN)
+    return "POST" in (route.methods or ()) and said not in (OPEN, Action.SEE, Action.LOOK)
+
+
 class Route(APIRoute):
     """A route with one action. The check is here, so that no handler can forget it."""
 
@@ -77,6 +84,7 @@ class Route(APIRoute):
             for name in getattr(field.field_info.annotation, "model_fields", ())
         )
         known, takes_body = names | fields, self.body_field is not None
+        is_kept, tells_secret = takes_name(self) and action is not Action.ENQUEUE, self._tells_secret
 
         async def guarded(request: Request) -> Response:
             raw = request.scope["query_string"]
@@ -91,9 +99,23 @@ class Route(APIRoute):
                 raise Problem("NOT_FOUND", "there is nothing at this path")
             if takes_body:
                 _refuse_other_media(request)
-            return await handle(Request_(request.scope, request.receive))
+            asked = Request_(request.scope, request.receive)
+            if not is_kept or HEADER not in request.headers:
+                return await handle(asked)
+            said = await asked.json() if takes_body and await asked.body() else None
+            content = {"path": request.path_params, "body": said}
+            name = named(request, caller_of(request), f"POST {self.path_format}", content)
+            assert name is not None
+            door = request.app.state.door
+            return await once(
+                await door.store(), name, door.app.new_id(), asked, handle, tells_secret=tells_secret
+            )
 
         return guarded
+
+    @property
+    def _tells_secret(self) -> bool:
+        return "secret" in getattr(self.response_model, "model_fields", ())
 
     def _short_way(self) -> Handler | None:
         """For what takes a body and nothing else, and makes its own answer, as enqueueing does: past the framework's search

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from holdfast.domain.access import Action
 from holdfast.domain.webhook import Webhook
-from holdfast.http.answers import answer
+from holdfast.http.answers import answer, token_of
 from holdfast.http.door import Door
 from holdfast.http.kinds import Asked, Note, Told, Word
 from holdfast.http.routing import caller_of, does, router
@@ -130,6 +130,7 @@ def routes(door: Door) -> APIRouter:
             events=asked.events,
             owner=caller_of(request).own(asked.owner),
             description=asked.description,
+            token=token_of(request),
         )
         return answer(view(made, secret=made.secrets[0]), 201)
 
@@ -142,7 +143,9 @@ def routes(door: Door) -> APIRouter:
     )
     async def create_inbound_webhook(request: Request, asked: NewInbound) -> Response:
         made = await app.create_inbound_webhook(
-            owner=caller_of(request).own(asked.owner), description=asked.description
+            owner=caller_of(request).own(asked.owner),
+            description=asked.description,
+            token=token_of(request),
         )
         return answer(view(made, secret=made.secrets[0]), 201)
 
@@ -214,7 +217,8 @@ def routes(door: Door) -> APIRouter:
         **does(Action.SUBSCRIBE, 409),
     )
     async def test_webhook(request: Request, webhook_id: WebhookId) -> Response:
-        return answer({"job_id": await app.test_webhook((await reached(door, request, webhook_id)).id)}, 202)
+        known = await reached(door, request, webhook_id)
+        return answer({"job_id": await app.test_webhook(known.id, token=token_of(request))}, 202)
 
     @here.post(
         "/webhooks/{webhook_id}/replay",
@@ -228,8 +232,9 @@ def routes(door: Door) -> APIRouter:
     ) -> Response:
         known, asked = await reached(door, request, webhook_id), asked or ReplayAsked()
         before = None if asked.before is None else int(asked.before)
-        return answer(
-            {"messages": await app.replay_webhook(known.id, after=int(asked.after), before=before)}, 202
+        told = await app.replay_webhook(
+            known.id, after=int(asked.after), before=before, token=token_of(request)
         )
+        return answer({"messages": told}, 202)
 
     return here

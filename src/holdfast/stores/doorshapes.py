@@ -10,7 +10,7 @@ from holdfast.domain.access import AccessKey, Role
 from holdfast.domain.job import Enqueued, JobId, NewJob
 from holdfast.domain.operation import Doing, Operation, Progress
 from holdfast.domain.webhook import Webhook
-from holdfast.engine.doorstore import Repeated, Request
+from holdfast.engine.doorstore import Begun, Kept, Repeated, Request
 from holdfast.stores.shapes import Moment, Row, from_json, maybe, to_json
 
 
@@ -49,6 +49,34 @@ def first_answer(before: Repeated, jobs: Sequence[NewJob]) -> Sequence[Enqueued]
     """*before*; or, where it is about these very jobs, what this call was to be answered: its answer was lost."""
     new = [answer.id for answer in before.answers if not answer.duplicate]
     return before.answers if new and {job.id for job in jobs}.issuperset(new) else before
+
+
+def begun(token: str, holder: str, until: int) -> Begun:
+    """*until* is when it is anybody's again, in microseconds. The ticket is what the row of the request holds meanwhile."""
+    return Begun(token, to_json({"token": token, "holder": holder, "until": until}))
+
+
+def left(ticket: str) -> str:
+    """What the row holds when nobody carries the request out."""
+    return begun(from_json(ticket)["token"], "", 0).ticket
+
+
+def answered(answer: str) -> str:
+    return to_json({"answer": answer})
+
+
+def begun_before(
+    row: str, request: Request, fingerprint: bytes, holder: str, now: int, span: int
+) -> Begun | Kept:
+    """What is to become of a request whose *row* is there: it is kept, or ours to carry out from *now* on."""
+    kept = from_json(row)
+    if "answer" in kept:
+        return Kept(fingerprint, kept["answer"])
+    if kept["holder"] == holder:  # the answer to this very call was lost
+        return Begun(kept["token"], row)
+    if fingerprint != request.fingerprint or kept["until"] > now:
+        return Kept(fingerprint, None)
+    return begun(kept["token"], holder, now + span)
 
 
 # -- operations ---------------------------------------------------------------------------------------------------------

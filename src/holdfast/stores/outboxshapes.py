@@ -44,6 +44,11 @@ def message(row: Row, moment: Moment) -> Message:
     )
 
 
+def discarded(message_id: str, topic: str, error: str | None, by: str, reason: str) -> dict[str, str]:
+    """What the event of a discarded message says; *error* is why it was parked."""
+    return {"message": message_id, "topic": topic, "error": error or "", "by": by, "reason": reason}
+
+
 def lines_of(standing: Standing) -> Sequence[Line]:
     """The lines that people know by one word."""
     return [line for line in Line if _STANDING.get(line, Standing.WAITING) is standing]

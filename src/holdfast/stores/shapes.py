@@ -6,7 +6,7 @@ value of a row is given the function that makes moments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -40,6 +40,8 @@ EVENTS_PER_ROW = 10_000
 #: How long a live worker may be late in stopping an attempt that overran, before the attempt is taken from it.
 OVERRUN_MARGIN = timedelta(seconds=5)
 
+#: In the meta of a person's move, for our own eyes: the name of the call, by which it is known when it is sent again.
+TOKEN = "token"
 #: What the durations in events are counted in.
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -103,9 +105,14 @@ def some(meta: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in meta.items() if value is not None}
 
 
-def said(by: str, reason: str = "") -> dict[str, Any]:
-    """Who decided a person's move, and why if they said so."""
-    return some({"by": by or None, "reason": reason or None})
+def said(by: str, reason: str = "", token: str | None = None) -> dict[str, Any]:
+    """Who decided a person's move, why if they said so, and the name of the call if it has one."""
+    return some({"by": by or None, "reason": reason or None, TOKEN: token})
+
+
+def shown(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What others are told of a move."""
+    return {name: value for name, value in meta.items() if name != TOKEN}
 
 
 def kind_of(verdict: Verdict) -> Kind:
@@ -178,7 +185,7 @@ def key_is_taken(job_id: JobId, twin: str) -> Conflict:
 
 
 def no_dead_letter(job_id: JobId) -> Conflict:
-    return Conflict(f"job {job_id} has no dead letter to discard")
+    return Conflict(f"job {job_id} has no dead letter; look at its state")
 
 
 # -- rows ---------------------------------------------------------------------------------------------------------------

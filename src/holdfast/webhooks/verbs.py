@@ -41,20 +41,30 @@ class WebhookVerbs(ABC):
         events: str | Collection[str] = (),
         owner: str | None = None,
         description: str = "",
+        token: str | None = None,
     ) -> Webhook:
         """Tell *url* of what happens from now on: the kinds of *events* (none: the ends of jobs; "*": all), of the jobs of
-        *owner* (None: everybody's). Its secret is in `secrets`. `TargetNotAllowed` for a URL that must not be called."""
+        *owner* (None: everybody's). Its secret is in `secrets`. `TargetNotAllowed` for a URL that must not be called.
+
+        *token*, here and below, is an id that names the call: made again under it, it has no second effect.
+        """
         engine = await self.engine()
         kinds = read_events(events)
         await engine.outbound.check_address(url)
-        put = await _put(engine, url=url, events=kinds, owner=owner, description=description, inbound=False)
+        put = await _put(
+            engine, token, url=url, events=kinds, owner=owner, description=description, inbound=False
+        )
         await _begin_now(engine, put)
         return put
 
-    async def create_inbound_webhook(self, *, owner: str | None = None, description: str = "") -> Webhook:
+    async def create_inbound_webhook(
+        self, *, owner: str | None = None, description: str = "", token: str | None = None
+    ) -> Webhook:
         """Let others ask for retries of the jobs of *owner* (None: everybody's) by messages signed with its secret."""
         engine = await self.engine()
-        return await _put(engine, url="", events=(), owner=owner, description=description, inbound=True)
+        return await _put(
+            engine, token, url="", events=(), owner=owner, description=description, inbound=True
+        )
 
     async def webhooks(self) -> list[Webhook]:
         """Oldest first."""
@@ -103,18 +113,21 @@ class WebhookVerbs(ABC):
         if not await (await self.engine()).store.remove_webhook(webhook_id):
             raise UnknownWebhook(webhook_id)
 
-    async def test_webhook(self, webhook_id: str) -> JobId:
+    async def test_webhook(self, webhook_id: str, *, token: str | None = None) -> JobId:
         """Send it a message about nothing, once, even when it is disabled; the job that does, whose result is the status."""
         engine = await self.engine()
         webhook = await _outbound(engine, webhook_id)
-        now, job_id = await engine.store.now(), engine.ids.job_id()
-        message = f"msg_test_{job_id.replace('-', '')}"
+        now, name = await engine.store.now(), token or engine.ids.job_id()
+        message = f"msg_test_{name.replace('-', '')}"
         body = written(of_test(message, now, webhook.id)).decode()
-        job = delivery(webhook.id, message, body, delivery_id(message, now), test=True)
+        job_id = delivery_id(message, now) if token is None else JobId(token)  # the same at whatever time
+        job = delivery(webhook.id, message, body, job_id, test=True)
         [answer] = await engine.enqueue([job])
         return answer.id
 
-    async def replay_webhook(self, webhook_id: str, *, after: int = 0, before: int | None = None) -> int:
+    async def replay_webhook(
+        self, webhook_id: str, *, after: int = 0, before: int | None = None, token: str | None = None
+    ) -> int:
         """Tell it again of the events behind *after* and before *before* that it wants; how many messages. Their ids are the
         same as the first time, so that a receiver may pass by what it has seen."""
         engine = await self.engine()
@@ -125,7 +138,7 @@ class WebhookVerbs(ABC):
             )
         if not 0 <= after <= LARGEST or not (before is None or 0 <= before <= LARGEST):
             raise UsageError("after and before are numbers of events")
-        store, subjects, name, done = engine.store, Subjects(engine.store), str(engine.ids.job_id()), 0
+        store, subjects, name, done = engine.store, Subjects(engine.store), token or engine.ids.job_id(), 0
         end = await store.newest_event() if before is None else before - 1  # not what it causes itself
         while events := [e for e in await store.events(after=after, limit=BATCH) if e.id <= end]:
             jobs = await deliveries([webhook], events, subjects, replay=name)
@@ -140,7 +153,14 @@ class WebhookVerbs(ABC):
 
 
 async def _put(
-    engine: Engine, *, url: str, events: tuple[str, ...], owner: str | None, description: str, inbound: bool
+    engine: Engine,
+    token: str | None,
+    *,
+    url: str,
+    events: tuple[str, ...],
+    owner: str | None,
+    description: str,
+    inbound: bool,
 ) -> Webhook:
     there = await engine.store.webhooks()
     if len(there) >= MOST or (
@@ -153,7 +173,7 @@ async def _put(
         raise UsageError(f"description is a text of at most {_LONGEST_DESCRIPTION} characters")
     return await engine.store.put_webhook(
         Webhook(
-            id=f"wh_{engine.ids.job_id().replace('-', '')}",
+            id=f"wh_{(token or engine.ids.job_id()).replace('-', '')}",
             url=url,
             events=events,
             owner=None if owner is None else checked_word("owner", owner),

@@ -15,9 +15,10 @@ from datetime import timedelta
 
 from holdfast.domain.job import Claimed, Lease, Settlement
 from holdfast.domain.rules import outcome_of
-from holdfast.domain.verdict import Release, Verdict
-from holdfast.engine.observing import End, Observers
-from holdfast.engine.ports import Answer, Clock, Store
+from holdfast.domain.verdict import Release, RetryAfter, Verdict
+from holdfast.engine.engine import Engine
+from holdfast.engine.observing import End
+from holdfast.engine.ports import Answer
 from holdfast.errors import StoreUnavailable
 from holdfast.logs import Log
 
@@ -30,14 +31,12 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 class Settler:
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
+        engine: Engine,
         settled: Callable[[], None],
         refused: Callable[[Claimed, str], Verdict],
-        observers: Observers,
     ) -> None:
-        self._store, self._clock, self._settled, self._refused = store, clock, settled, refused
-        self._observers = observers
+        self._engine, self._settled, self._refused = engine, settled, refused
+        self._store, self._clock, self._observers = engine.store, engine.clock, engine.observers
         self._waiting: list[End] = []
         self._sending: list[End] = []
         self._bell = asyncio.Event()
@@ -121,6 +120,7 @@ class Settler:
         while True:
             try:
                 answers = await self._store.settle(settlements)
+                self._expect(settlements)
                 self._tell(settlements, answers)
                 return self._observers.settled(batch, answers)
             except StoreUnavailable as error:
@@ -129,6 +129,12 @@ class Settler:
                 log.warning("settle.waits", jobs=len(batch), reason=str(error), again_in=pause)
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _expect(self, batch: Sequence[Settlement]) -> None:
+        """Only now: whoever looks for it when it is due must find it stored."""
+        delays = [one.verdict.delay for one in batch if isinstance(one.verdict, (RetryAfter, Release))]
+        if delays:
+            self._engine.expect(min(delays))
 
     def _tell(self, batch: Sequence[Settlement], answers: Sequence[Answer]) -> None:
         if any(answer in (Answer.LATE, Answer.STALE) for answer in answers):

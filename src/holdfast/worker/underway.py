@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.domain.job import Claimed, Lease, Settlement
-from holdfast.domain.verdict import Bury, Complete, Release, RetryAfter, Verdict
+from holdfast.domain.verdict import Bury, Complete, RetryAfter, Verdict
 from holdfast.engine.attempt_log import AttemptLog
 from holdfast.engine.context import Job
 from holdfast.engine.engine import Engine
@@ -29,7 +29,7 @@ LAST_WORDS, INSIST_EVERY = 5.0, 0.25
 
 
 class UnderWay:
-    """*freed*: a slot is free again. *expect* is told how soon something that was requeued here will be due."""
+    """*freed*: a slot is free again."""
 
     def __init__(
         self,
@@ -41,11 +41,10 @@ class UnderWay:
         *,
         resources: Any,
         freed: Callable[[], None],
-        expect: Callable[[timedelta], None],
     ) -> None:
         self._engine, self._executors, self._settler = engine, executors, settler
         self._dependencies, self._slots = dependencies, slots
-        self._resources, self._freed, self._expect = resources, freed, expect
+        self._resources, self._freed = resources, freed
         self._keep_logs = engine.settings.keep_logs
         self._loud = log.hears(logging.DEBUG)  #: completions are told, too
         self.running: dict[Lease, Running] = {}
@@ -146,8 +145,6 @@ class UnderWay:
         return ()
 
     def _tell(self, claimed: Claimed, verdict: Verdict, spent: timedelta) -> None:
-        if isinstance(verdict, (RetryAfter, Release)):
-            self._expect(verdict.delay)
         tell(claimed, verdict, spent, self._dependencies.breaker_of(claimed.lane))
 
     # -- threads that nobody can stop -----------------------------------------------------------------------------------

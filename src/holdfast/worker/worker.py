@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from datetime import timedelta
 from typing import Any
@@ -48,7 +48,6 @@ class Worker:
         middleware: Sequence[Middleware] = (),
         resources: Any = None,
         until_idle: bool = False,
-        expect: Callable[[timedelta], None] = lambda delay: None,
     ) -> None:
         settings = engine.settings
         self._engine = engine
@@ -59,7 +58,7 @@ class Worker:
         )
         self._tenure = Tenure(engine, threads, self._queues, begun=self._begun, lost=self._lost)
         self._processes = ProcessPool(pool, keep_logs=self._hears)
-        self._settler = Settler(engine.store, engine.clock, self._ring, self._refused, engine.observers)
+        self._settler = Settler(engine, self._ring, self._refused)
         self._dependencies = Dependencies(engine, self._ring)
         self._under_way = UnderWay(
             engine,
@@ -69,7 +68,6 @@ class Worker:
             self._slots,
             resources=resources,
             freed=self._ring,
-            expect=expect,
         )
         self._watch = Watch(engine, self._tenure, self._under_way, self._settler)
         broker = engine.broker

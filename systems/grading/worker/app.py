@@ -17,10 +17,10 @@ from celery.signals import worker_process_shutdown
 from kombu import Exchange, Queue
 
 from holdfast import celery as holdfast_celery
-from systems.grading.messages import Buried, Callback, Request, Trouble
+from systems.grading.messages import TASK, Buried, Callback, Request, Trouble
 from systems.grading.settings import Settings
 from systems.grading.topology import REQUESTS, queues
-from systems.grading.worker.desk import TASK, Desk
+from systems.grading.worker.desk import Desk
 from systems.grading.worker.ledger import Ledger
 from systems.grading.worker.outgoing import NotSent, Outgoing
 from systems.grading.worker.provider import Provider

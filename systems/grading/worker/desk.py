@@ -25,7 +25,7 @@ import msgspec
 from holdfast import celery as holdfast_celery
 from holdfast.logs import Log
 from systems.grading import audio
-from systems.grading.messages import Buried, Callback, Grade, Request, Status, Trouble
+from systems.grading.messages import TASK, Buried, Callback, Grade, Request, Status, Trouble
 from systems.grading.settings import Settings
 from systems.grading.worker.backoff import Backoff
 from systems.grading.worker.breaker import Policy
@@ -36,7 +36,6 @@ from systems.grading.worker.outgoing import NotSent
 
 log = Log("grading.worker")
 
-TASK = "grading.grade"
 #: The one name under which calls to the provider are judged.
 PROVIDER = "provider"
 _SHOWN = 2_000

@@ -15,8 +15,7 @@ import msgspec
 from celery.worker.consumer import Consumer
 
 from holdfast.logs import Log
-from systems.grading.messages import LARGEST_MESSAGE, Buried, Request, split
-from systems.grading.worker.desk import TASK
+from systems.grading.messages import LARGEST_MESSAGE, TASK, Buried, Request, split
 from systems.grading.worker.outgoing import NotSent, Outgoing
 
 log = Log("grading.worker")

@@ -26,7 +26,7 @@ from systems.common.running import (
     start_all,
     stop_all,
 )
-from systems.screenshots.browser.chromium import find_program
+from systems.screenshots.run.chromium import see_to_chromium
 from systems.screenshots.run.redis import is_installed, private_redis
 from systems.screenshots.settings import Settings
 
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _run(given: argparse.Namespace, stopped: threading.Event) -> int:
-    find_program(os.environ)  # or it is told how to get one
+    see_to_chromium(os.environ)  # or it is told how to get one
     data: Path = given.data.resolve()
     data.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:

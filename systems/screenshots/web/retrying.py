@@ -9,30 +9,20 @@ from __future__ import annotations
 from holdfast import Conflict, Holdfast, JobRow, State
 from systems.screenshots.web.problems import Refused
 
-_MOST_STUCK = 500
-
 
 async def retry(app: Holdfast, row: JobRow, *, by: str) -> int:
     """Its place in line. 400 when the job is not one to retry, 409 when somebody else was first."""
     if row.state is State.COMPLETE:
         raise _not_retryable(app, row)
     running = row.state is State.PROCESSING
-    taken = running and await _take_back(app, row)
+    # From an attempt that is stuck though its worker lives. The sweep would do the same a little later.
+    taken = running and await app.take_back(await app.stuck(ids=row.id)) == 1
     try:
         return await app.retry(row.id, by=by)
     except Conflict:
         if running and not taken:
             raise _not_retryable(app, row) from None
         raise
-
-
-async def _take_back(app: Holdfast, row: JobRow) -> bool:
-    """From an attempt that is stuck though its worker lives; whether it was. The sweep would do the same a little later."""
-    engine = await app.engine()
-    limits = {task: limit for task, limit in engine.stuck_limits().items() if task == row.task}
-    stuck = await engine.store.stuck(limits, _MOST_STUCK) if limits else []
-    mine = [one for one in stuck if one.lease.job_id == row.id]
-    return bool(mine) and await engine.reclaim_stuck(mine) == 1
 
 
 def _not_retryable(app: Holdfast, row: JobRow) -> Refused:

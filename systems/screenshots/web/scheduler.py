@@ -1,4 +1,4 @@
-"""What moves jobs by itself, how often at the latest, and what of it is paused (S4)."""
+"""What moves jobs by itself, how often, how many at a time, and what of it is paused (S4)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from datetime import UTC, timedelta
 from typing import Any
 
 from holdfast import Holdfast
+from systems.screenshots.records.following import TYPES as PICTURES
 from systems.screenshots.settings import Settings
 
 #: As the source document names them → the engine's duty.
 TYPES = {"STUCK_JOBS": "stuck", "FAILED_JOBS": "retries", "DELAYED_JOBS": "delayed"}
-_MOST_STUCK = 100
 
 
 async def scheduler_status(app: Holdfast, settings: Settings) -> dict[str, Any]:
-    """*running*: somebody is there to do it. *overdue*: stuck attempts that should have been taken back by now, up to 100."""
+    """*running*: somebody is there to do it. *overdue*: stuck attempts that should have been taken back by now."""
     holds = {held.scope.name: held for held in await app.holds() if held.scope.kind == "duty"}
-    engine, late = await app.engine(), timedelta(seconds=settings.stuck_jobs_every_sec)
-    limits = {task: most + late for task, most in engine.stuck_limits("retry").items()}
-    overdue = await engine.store.stuck(limits, _MOST_STUCK) if limits else []
     every = {
         "STUCK_JOBS": settings.stuck_jobs_every_sec,
         "FAILED_JOBS": settings.failed_jobs_every_sec,
@@ -29,5 +26,17 @@ async def scheduler_status(app: Holdfast, settings: Settings) -> dict[str, Any]:
         held = holds.get(duty)
         until = None if held is None or held.until is None else held.until.astimezone(UTC).isoformat()
         paused = {"paused": held is not None, "resumesAt": until, "by": None if held is None else held.by}
-        types.append({"type": name, "everySeconds": every[name], **paused})
-    return {"running": bool(await app.workers()), "overdue": len(overdue), "types": types}
+        batch = {"batch": settings.stuck_jobs_batch} if name == "STUCK_JOBS" else {}
+        types.append({"type": name, "everySeconds": every[name], **batch, **paused})
+    overdue = await _overdue(app, settings)
+    return {"running": bool(await app.workers()), "overdue": overdue, "types": types}
+
+
+async def _overdue(app: Holdfast, settings: Settings) -> int:
+    """How many attempts are stuck for longer than the sweep lets them, by one interval; up to 100 of each type."""
+    late, found = timedelta(seconds=settings.stuck_jobs_every_sec), 0
+    for name in PICTURES:
+        policy = app.tasks[name].policy
+        if policy.stuck_after is not None and policy.stuck_action == "retry":
+            found += len(await app.stuck(task=name, longer_than=policy.stuck_after + late))
+    return found

@@ -25,6 +25,8 @@ AUDITED = {
     "discarded": "DISCARDED",
     "retry": "AUTOMATIC_RETRY",
     "reclaimed": "RECOVERED",
+    "breached": "SLA_BREACHED",
+    "compensated": "COMPENSATED",
 }
 
 
@@ -62,18 +64,25 @@ def show(row: JobRow) -> dict[str, Any]:
 
 def audit(row: JobRow, events: list[Event]) -> list[dict[str, Any]]:
     """Who did what with it, and when; oldest first (S8)."""
-    unsaid = {"queued": row.owner, "retry": "system", "reclaimed": "system"}
+    unsaid = {"queued": row.owner} | dict.fromkeys(
+        ("retry", "reclaimed", "breached", "compensated"), "system"
+    )
     return [
         {
             "at": _moment(event.at),
             "action": AUDITED[event.kind],
             "by": event.meta.get("by") or unsaid.get(event.kind),
             "attempt": event.attempt,
-            "reason": event.meta.get("error_code") or event.meta.get("reason"),
+            "reason": _reason(event.meta),
         }
         for event in events
         if event.kind in AUDITED
     ]
+
+
+def _reason(meta: dict[str, Any]) -> str | None:
+    """A code of ours or the engine's, what a person said, or which promise it was."""
+    return meta.get("error_code") or meta.get("reason") or meta.get("name")
 
 
 def _said(row: JobRow) -> tuple[str | None, str]:

@@ -15,7 +15,6 @@ from holdfast import JobRow, Reply, State
 from holdfast.celery import sign
 from holdfast.testing import ManualClock, app_in_memory
 from systems.grading.callbacks.applying import Refused, apply
-from systems.grading.handing import due_again, hand_over_all
 from systems.grading.messages import LARGEST_MESSAGE, request_id
 from systems.grading.progress import progress_of
 from systems.grading.settings import Settings
@@ -94,6 +93,13 @@ async def kinds_of(grading: Grading, row: JobRow) -> list[str]:
     return [event.kind for event in await grading.app.events(job_id=row.id)]
 
 
+async def refusals(grading: Grading, row: JobRow) -> dict[str, str]:
+    """Of callbacks: their names, and why."""
+    events = [event for event in await grading.app.events(job_id=row.id) if event.kind == "stale_write"]
+    assert len({event.meta["name"] for event in events}) == len(events)
+    return {event.meta["name"]: event.meta.get("why", "") for event in events}
+
+
 async def test_a_submission_and_its_message_are_stored_together_under_the_names_of_the_source(
     grading: Grading,
 ) -> None:  # G1
@@ -152,7 +158,8 @@ async def test_a_callback_that_comes_twice_has_one_effect_and_one_event(grading:
     for status in ("processing", "processing", "completed", "completed", "failed"):
         await tell(grading, row, status)
     assert await tell(grading, row, "completed") is Reply.REPEATED
-    assert await kinds_of(grading, row) == ["queued", "processing", "complete"]
+    assert await kinds_of(grading, row) == ["queued", "processing", "complete", "stale_write"]
+    assert await refusals(grading, row) == {"again 1": f"the end of request {row.id}.1 came again"}
 
 
 async def test_an_end_may_overtake_its_beginning(grading: Grading) -> None:  # G6
@@ -193,7 +200,8 @@ async def test_a_callback_of_an_old_request_changes_nothing_and_leaves_an_event_
     assert again.generation == 2
     assert await tell(grading, row, "completed") is Reply.STALE
     assert (await grading.app.job(row.id)).state is State.QUEUED
-    assert "stale_write" in await kinds_of(grading, row)
+    assert await tell(grading, row, "processing") is Reply.STALE
+    assert list(await refusals(grading, row)) == ["generation 1"]
     assert await tell(grading, again, "completed") is Reply.APPLIED
 
 
@@ -203,8 +211,6 @@ async def test_sending_again_makes_a_new_request_with_a_message_of_its_own(gradi
     await send_again(grading, row.id, by="operator")
     ids = [message.id for message in await grading.app.messages(key=row.id)]
     assert ids == [request_id(row.id, 1), request_id(row.id, 2)]
-    await hand_over_all(grading.app, timedelta(minutes=5))  # which knows that it was sent
-    assert len(await grading.app.messages(key=row.id)) == 2
 
 
 async def test_a_submission_that_was_redriven_at_the_engine_is_handed_over_too(
@@ -213,29 +219,50 @@ async def test_a_submission_that_was_redriven_at_the_engine_is_handed_over_too(
     row = await submit(grading, "writing", text="a")
     await tell(grading, row, "failed")
     assert await grading.app.redrive(row.id) == 1
-    assert await hand_over_all(grading.app, timedelta(minutes=5)) == 1
     assert [message.id for message in await grading.app.messages(key=row.id)][1:] == [request_id(row.id, 2)]
 
 
 async def test_what_waits_for_too_long_is_handed_over_again_once_for_each_wait(
-    grading: Grading,
+    clocked: Grading, clock: ManualClock
 ) -> None:  # E45
-    row = await submit(grading, "writing", text="a")
-    now, again = row.updated_at, timedelta(minutes=5)
-    assert due_again(row, again, now + timedelta(minutes=4)) is None
-    first = due_again(row, again, now + timedelta(minutes=5))
-    assert first is not None
-    assert first == due_again(row, again, now + timedelta(minutes=9))
-    assert first != due_again(row, again, now + timedelta(minutes=10))
+    row = await submit(clocked, "speaking", text="a")
+    store = (await clocked.app.engine()).store
+    told = []
+    for _ in range(3):
+        clock.advance("269s")
+        assert await clocked.app.errands.look(store) == 0
+        clock.advance("31s")
+        assert await clocked.app.errands.look(store) == 1
+        told.append((await clocked.app.messages(key=row.id))[-1])
+    assert len({message.id for message in told}) == 3
+    assert {message.headers["id"] for message in told} == {
+        request_id(row.id, 1)
+    }  # one request, however often
+    await tell(clocked, row, "processing")
+    clock.advance("300s")
+    assert await clocked.app.errands.look(store) == 0
 
 
 @asynccontextmanager
-async def unchanged(grading: Grading, row: JobRow) -> AsyncIterator[None]:
-    before = await kinds_of(grading, row)
+async def unchanged(grading: Grading, row: JobRow, *, but: str | None) -> AsyncIterator[None]:
+    """But for one event that says why, where it is known whom it is about."""
+    before, kinds = await grading.app.job(row.id), await kinds_of(grading, row)
     yield
-    assert await kinds_of(grading, row) == before
+    assert await grading.app.job(row.id) == before
+    assert await kinds_of(grading, row) == kinds + ["stale_write"] * (but is not None)
+    assert [name for name, why in (await refusals(grading, row)).items() if why] == ([but] if but else [])
 
 
+#: What is bad → what it is called on the submission's record; None: whom it is about is not known.
+NAMES = {
+    "no signature": "unsigned",
+    "another secret": "forged",
+    "another body": "forged",
+    "no id": None,
+    "another id": "another id",
+    "50 MB": "too large",
+    "too large, signed": "too large",
+}
 BAD: dict[str, Any] = {
     "no signature": lambda name, body: (name, body, {}),
     "another secret": lambda name, body: (name, body, sign("another secret of the same length", name, body)),
@@ -254,6 +281,9 @@ BAD: dict[str, Any] = {
     "a list": lambda name, body: _signed(name, b"[]"),
     "a band of 42": lambda name, body: _signed(name, body.replace(b"6.5", b"42")),
     "no result": lambda name, body: _signed(name, body.replace(b'"result"', b'"reslut"')),
+    "a worker that cannot be printed": lambda name, body: _signed(
+        name, body.replace(b"celery@test", b"celery\\u0000")
+    ),
     "unknown status": lambda name, body: _signed(name, body.replace(b"completed", b"excellent")),
 }
 
@@ -266,16 +296,17 @@ def _signed(name: str, body: bytes) -> tuple[str, bytes, dict[str, str]]:
 @pytest.mark.parametrize("bad", list(BAD))
 async def test_a_bad_callback_is_refused_and_changes_nothing(grading: Grading, bad: str) -> None:  # G6
     row = await submit(grading, "writing", text="a")
-    async with unchanged(grading, row):
-        with pytest.raises(Refused):
-            await send(grading, *BAD[bad](request_id(row.id, 1), body_of(row, "completed")))
+    async with unchanged(grading, row, but=NAMES.get(bad, "unreadable")):
+        for _ in range(3):  # however often somebody sends it
+            with pytest.raises(Refused):
+                await send(grading, *BAD[bad](request_id(row.id, 1), body_of(row, "completed")))
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_pickle_is_not_looked_at(grading: Grading) -> None:  # G6
     row = await submit(grading, "writing", text="a")
     name, body = request_id(row.id, 1), body_of(row, "completed")
-    async with unchanged(grading, row):
+    async with unchanged(grading, row, but="content type"):
         with pytest.raises(Refused, match="content type"):
             await send(grading, name, body, sign(SECRET, name, body), "application/x-python-serialize")
 

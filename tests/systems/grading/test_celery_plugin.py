@@ -1,4 +1,4 @@
-"""A stock Celery worker executes what Holdfast publishes, in Celery's own protocol, and reports back signed (E45)."""
+"""A stock Celery worker executes jobs, in the protocol of Celery itself, and reports back signed (E45)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import aio_pika
 import pytest
+from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
 
-from holdfast import Holdfast
-from holdfast.celery import encode_task, verify
+from holdfast import Done, Failed, Holdfast, PutBack, Task
+from holdfast.celery import for_celery, split_errand_id, verify
 from tests.services import zygote
 from tests.services.rabbitmq import RabbitMq
 
@@ -29,25 +31,13 @@ def url(rabbitmq: RabbitMq) -> str:
     return rabbitmq.create_vhost("shop")
 
 
-@pytest.fixture
-def worker(url: str, tmp_path: Path) -> Iterator[None]:
-    command = [
-        "celery",
-        "-q",
-        "-A",
-        "tests.systems.grading.stock_celery",
-        "worker",
-        "-P",
-        "solo",
-        "-l",
-        "error",
-        "-n",
-        "shop@test",
-    ]
+@contextmanager
+def stock_worker(url: str, folder: Path) -> Iterator[None]:
+    command = "celery -q -A tests.systems.grading.stock_celery worker -P solo -l error -n shop@test"
     environment = os.environ | {"BROKER_URL": url, "CALLBACK_SECRET": SECRET}
-    with (tmp_path / "log").open("w") as log:
+    with (folder / "log").open("w") as log:
         process: subprocess.Popen[bytes] = zygote.Process(
-            [sys.executable, "-m", *command],
+            [sys.executable, "-m", *command.split()],
             cwd=Path(__file__).parents[3],
             env=environment,
             stdout=log,
@@ -65,36 +55,101 @@ def worker(url: str, tmp_path: Path) -> Iterator[None]:
             process.wait()
 
 
-async def test_a_stock_worker_does_what_the_outbox_tells_and_signs_what_came_of_it(  # E45
-    url: str, worker: None, tmp_path: Path
-) -> None:
+def shop(url: str, tmp_path: Path, *, again_after: str = "5m") -> tuple[Holdfast, Task[..., Any]]:
     app = Holdfast(f"sqlite:///{tmp_path / 'shop.db'}")
     app.topic("shop.tasks", to=url)
-    connection = await aio_pika.connect(url)
-    async with connection, app:
+
+    @app.task(
+        execute="outside",
+        topic="shop.tasks",
+        encode=for_celery("shop.ship"),
+        again_after=again_after,
+        deadline="10m",
+    )
+    async def ship(order: int) -> dict[str, int]:
+        raise AssertionError("Celery does it")
+
+    return app, ship
+
+
+async def receive(app: Holdfast, callback: AbstractIncomingMessage) -> dict[str, Any]:
+    """What a reader of callbacks does."""
+    verify([SECRET], callback.headers, callback.message_id, callback.body)
+    told: dict[str, Any] = json.loads(callback.body)
+    job_id, generation = split_errand_id(told["id"])
+    about: dict[str, Any] = {"generation": generation, "worker": told["worker"]}
+    match told["status"]:
+        case "processing":
+            await app.begin(job_id, **about)
+        case "error":  # Celery tries it again by itself
+            await app.end(job_id, PutBack("0s", told["error"]["code"]), **about)
+        case "completed":
+            await app.end(job_id, Done(told["result"]), **about)
+        case _:
+            await app.end(job_id, Failed("NO_SUCH_ORDER", told["error"]["message"]), **about)
+    return told
+
+
+@asynccontextmanager
+async def broker(url: str) -> AsyncIterator[tuple[AbstractQueue, AbstractQueue]]:
+    """The queues of tasks and of callbacks."""
+    async with await aio_pika.connect(url) as connection:
         channel = await connection.channel()
-        await channel.declare_queue("shop.tasks", durable=True)
         arguments: dict[str, Any] = {"x-queue-type": "quorum"}
-        callbacks = await channel.declare_queue("shop.callback", durable=True, arguments=arguments)
-        for order in (1, 2, 3):
-            message = encode_task("shop.ship", kwargs={"order": order}, task_id=f"order-{order}")
-            await app.publish("shop.tasks", message.body, id=f"order-{order}", headers=message.headers)
-        await app.run_relay(until_idle=True)
-        told: list[dict[str, Any]] = []
-        async with asyncio.timeout(40), callbacks.iterator() as coming:
-            async for callback in coming:
-                verify([SECRET], callback.headers, callback.message_id, callback.body)
-                told.append(json.loads(callback.body))
-                await callback.ack()
-                if sum(one["status"] in ("completed", "failed") for one in told) == 3:
-                    break
-    by_order = {
-        order: [(one["status"], one["attempt"]) for one in told if one["id"] == f"order-{order}"]
-        for order in (1, 2, 3)
+        tasks = await channel.declare_queue("shop.tasks", durable=True)
+        yield tasks, await channel.declare_queue("shop.callback", durable=True, arguments=arguments)
+
+
+async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
+    url: str, tmp_path: Path
+) -> None:  # E45
+    app, ship = shop(url, tmp_path)
+    told: dict[int, list[tuple[str, int]]] = {1: [], 2: [], 3: []}
+    with stock_worker(url, tmp_path):
+        async with broker(url) as (_, callbacks), app:
+            orders = {(await ship.enqueue(order)).id: order for order in told}
+            await app.run_relay(until_idle=True)
+            ended = 0
+            async with asyncio.timeout(40), callbacks.iterator() as coming:
+                async for callback in coming:
+                    news = await receive(app, callback)
+                    told[orders[split_errand_id(news["id"])[0]]].append((news["status"], news["attempt"]))
+                    await callback.ack()
+                    ended += news["status"] in ("completed", "failed")
+                    if ended == len(told):
+                        break
+            rows = {order: await app.job(job_id) for job_id, order in orders.items()}
+    assert told == {
+        1: [("processing", 1), ("completed", 1)],
+        2: [("processing", 1), ("failed", 1)],
+        3: [("processing", 1), ("error", 1), ("processing", 2), ("completed", 2)],
     }
-    assert by_order[1] == [("processing", 1), ("completed", 1)]
-    assert by_order[2] == [("processing", 1), ("failed", 1)]
-    assert by_order[3] == [("processing", 1), ("error", 1), ("processing", 2), ("completed", 2)]
-    results = {one["id"]: one.get("result") or one.get("error") for one in told}
-    assert results["order-1"] == {"parcel": 100}
-    assert results["order-2"] == {"code": "ValueError", "message": "no such order"}
+    assert [row.state for row in rows.values()] == ["complete", "failed", "complete"]
+    assert (rows[1].result, rows[2].error_code) == ({"parcel": 100}, "NO_SUCH_ORDER")
+    assert rows[3].attempt == 1  # what Celery tries again by itself is no attempt of ours
+
+
+async def test_what_was_purged_is_told_again_and_what_comes_twice_ends_it_once(
+    url: str, tmp_path: Path
+) -> None:  # E45
+    app, ship = shop(url, tmp_path, again_after="1s")
+    async with broker(url) as (tasks, callbacks), app:
+        handle = await ship.enqueue(1)
+        await app.run_relay(until_idle=True)
+        assert (await tasks.purge()).message_count == 1
+        with stock_worker(url, tmp_path):
+            working = asyncio.create_task(app.run_worker(relay=True))
+            try:
+                async with asyncio.timeout(40), callbacks.iterator() as coming:
+                    async for callback in coming:
+                        await receive(app, callback)
+                        again = await receive(app, callback)  # as if it came twice
+                        await callback.ack()
+                        if again["status"] == "completed":
+                            break
+            finally:
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+        assert await handle.result("1s") == {"parcel": 100}
+        kinds = [event.kind for event in await app.events(job_id=handle.id)]
+    assert kinds == ["queued", "processing", "complete"]

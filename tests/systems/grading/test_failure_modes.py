@@ -75,6 +75,18 @@ def publish(stack: Stack, queue: str, *messages: aio_pika.Message) -> None:
     broker(stack, send)
 
 
+def refusals(stack: Stack, submission: dict[str, Any]) -> list[str]:
+    """The names of the callbacks about this submission that were refused, each with one event."""
+
+    async def run() -> list[str]:
+        made = stack.main()
+        async with made.app:
+            events = await made.app.events(job_id=submission["submissionId"])
+        return sorted(event.meta["name"] for event in events if event.kind == "stale_write")
+
+    return asyncio.run(run())
+
+
 def kinds(stack: Stack, submission: dict[str, Any]) -> list[str]:
     return [event["event"] for event in stack.events(submission)]
 
@@ -236,7 +248,31 @@ def test_bad_callbacks_are_put_aside_once_with_the_reason_and_change_nothing(gra
     assert sum("not signed" in one for one in reasons) >= 1
     assert sum("no signature fits" in one for one in reasons) >= 1
     assert sum("content type" in one for one in reasons) >= 1
+    assert refusals(grading, submission) == ["content type", "forged", "too large", "unreadable", "unsigned"]
     grading.heal()
+    assert grading.ended(submission)["status"] == "COMPLETED"
+
+
+def test_callbacks_that_come_again_or_too_late_for_their_request_leave_one_event_each(
+    grading: Stack,
+) -> None:  # G6
+    submission = grading.submit()
+    assert grading.ended(submission)["status"] == "COMPLETED"
+    name = submission["requestId"]
+
+    def callback(status: str, **more: Any) -> aio_pika.Message:
+        told = {"requestId": name, "submissionId": submission["submissionId"], "status": status}
+        told |= {"attempt": 1, "worker": "celery@test", "timestamp": "2026-01-01T00:00:00+00:00", **more}
+        body = json.dumps(told).encode()
+        headers: dict[str, Any] = dict(sign(SECRET, name, body))
+        return aio_pika.Message(body, message_id=name, headers=headers, content_type="application/json")
+
+    failed = callback("failed", error={"code": "AUDIO_DECODE_ERROR", "message": "why"})
+    publish(grading, CALLBACKS, *[failed] * 3)
+    grading.until(lambda: refusals(grading, submission) == ["again 1"])
+    name = f"{submission['submissionId']}.7"  # another generation than there is
+    publish(grading, CALLBACKS, *[callback("processing")] * 3)
+    grading.until(lambda: refusals(grading, submission) == ["again 1", "generation 7"])
     assert grading.ended(submission)["status"] == "COMPLETED"
 
 

@@ -174,7 +174,11 @@ async def test_no_way_of_a_page_leads_inside(studio: Studio, web: Web, inside: I
     codes = []
     ways = list(enumerate(WAYS.values()))
     for begin in range(0, len(ways), 6):  # a few at a time: two cores, and each has a page to draw
-        codes += await asyncio.gather(*(tried(*way) for way in ways[begin : begin + 6]))
+        some = ways[begin : begin + 6]
+        found = await asyncio.gather(*(tried(*way) for way in some))
+        # On a busy machine the time of one may be over before its page has asked for anything: then once more, alone.
+        late = Code.NAVIGATION_TIMEOUT
+        codes += [await tried(*way) if code is late else code for way, code in zip(some, found, strict=True)]
     assert dict(zip(WAYS, codes, strict=True)) == dict.fromkeys(WAYS, Code.TARGET_NOT_ALLOWED)
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from holdfast.domain.access import AccessKey
 from holdfast.domain.job import Enqueued
 from holdfast.domain.operation import Operation, Progress
 from holdfast.domain.webhook import Webhook
-from holdfast.engine.doorstore import KEEP_OPERATIONS, Repeated, Request
+from holdfast.engine.doorstore import KEEP_OPERATIONS, Begun, Kept, Repeated, Request
 from holdfast.engine.ports import Clock
+from holdfast.stores.doorshapes import answered, begun, begun_before, left, request_digest
+
+#: Until when it is known, the fingerprint of its content, and what the databases keep in the column *answers*.
+NamedRow = tuple[datetime, bytes, str]
+_NOT_NAMED: NamedRow = (datetime.min.replace(tzinfo=UTC), b"", "")
 
 
 class Doors:
@@ -21,6 +26,7 @@ class Doors:
         self._door_clock = clock
         self._access: dict[str, AccessKey] = {}
         self._requests: dict[tuple[str, str], tuple[datetime, Repeated]] = {}
+        self._named: dict[bytes, NamedRow] = {}
         self._operations: dict[str, Operation] = {}
         self._taken: dict[str, datetime] = {}  #: operations that somebody works on, until when
         self._webhooks: dict[str, Webhook] = {}
@@ -60,6 +66,39 @@ class Doors:
     def remember(self, request: Request, answers: Sequence[Enqueued], keep: timedelta) -> None:
         repeated = Repeated(fingerprint=request.fingerprint, answers=tuple(answers))
         self._requests[request.scope, request.name] = self._door_clock.now() + keep, repeated
+
+    async def begin_request(
+        self, request: Request, holder: str, *, span: timedelta, keep: timedelta
+    ) -> Begun | Kept:
+        now, digest = self._door_clock.now(), request_digest(request)
+        until, fingerprint, row = self._named.get(digest, _NOT_NAMED)
+        micros, lasts = round(now.timestamp() * 1_000_000), round(span.total_seconds() * 1_000_000)
+        found: Begun | Kept = begun(holder, holder, micros + lasts)
+        if until > now:
+            found = begun_before(row, request, fingerprint, holder, micros, lasts)
+        if isinstance(found, Begun):
+            self._named[digest] = now + keep, request.fingerprint, found.ticket
+        return found
+
+    async def answer_request(self, request: Request, ticket: str, answer: str, *, keep: timedelta) -> bool:
+        until = self._door_clock.now() + keep
+        return self._end(request, ticket, (until, request.fingerprint, answered(answer)))
+
+    async def drop_request(self, request: Request, ticket: str) -> bool:
+        return self._end(request, ticket, None)
+
+    async def leave_request(self, request: Request, ticket: str) -> bool:
+        until, fingerprint, _ = self._named.get(request_digest(request), _NOT_NAMED)
+        return self._end(request, ticket, (until, fingerprint, left(ticket)))
+
+    def _end(self, request: Request, ticket: str, row: NamedRow | None) -> bool:
+        digest = request_digest(request)
+        if self._named.get(digest, _NOT_NAMED)[2] != ticket:
+            return False
+        del self._named[digest]
+        if row is not None:
+            self._named[digest] = row
+        return True
 
     # -- operations -------------------------------------------------------------------------------------------------
     async def begin_operation(self, operation: Operation) -> Operation:
@@ -147,8 +186,12 @@ class Doors:
             for operation in self._operations.values()
             if operation.progress is not Progress.RUNNING and operation.updated_at + KEEP_OPERATIONS <= now
         ][: limit - len(names)]
+        digests = [digest for digest, (until, _, _) in self._named.items() if until <= now]
+        digests = digests[: limit - len(names) - len(ended)]
         for name in names:
             del self._requests[name]
         for operation_id in ended:
             del self._operations[operation_id]
-        return len(names) + len(ended)
+        for digest in digests:
+            del self._named[digest]
+        return len(names) + len(ended) + len(digests)

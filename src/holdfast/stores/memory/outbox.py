@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
+from typing import Any
 
+from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
 from holdfast.engine.outboxstore import PutOff, Replayed
 from holdfast.engine.ports import Clock
+from holdfast.stores.outboxshapes import discarded
 
 
 @dataclass(slots=True)
@@ -21,8 +25,12 @@ class _Kept:
     failed_epoch: int = 0  #: under which its last failed try was told: told again, it is not counted again
 
 
-class Outbox:
+class Outbox(ABC):
     """The part of the port that `holdfast.engine.outboxstore` describes."""
+
+    @abstractmethod
+    def _tell(self, kind: Kind, **meta: Any) -> None:
+        """An event of no job."""
 
     def __init__(self, clock: Clock) -> None:
         self._outbox_clock = clock
@@ -31,6 +39,7 @@ class Outbox:
         self._outbox_numbers = count(1)
         self._outbox_bell = asyncio.Event()
         self._outbox_strict: dict[str, bool] = {}  #: as those who take have said last
+        self._with_move: list[NewMessage] = []  #: told by a hook of the move that is being made
 
     # -- publishing -------------------------------------------------------------------------------------------------
     async def publish(self, messages: Sequence[NewMessage]) -> None:
@@ -59,6 +68,23 @@ class Outbox:
             )
             self._outbox[message.number] = _Kept(message, since=now)
             self._outbox_ids[new.id] = message.number
+
+    def add_to_move(self, messages: Sequence[NewMessage]) -> None:
+        """Publish them when the move that is being made is done, or not at all."""
+        self._with_move += messages
+
+    def publish_with_move(self) -> None:
+        told, self._with_move = self._with_move, []
+        self.publish_sync(told)
+
+    def take_back_messages(self) -> None:
+        self._with_move = []
+
+    def ring_relays(self) -> None:
+        self._outbox_bell.set()
+
+    def has_message(self, message_id: str) -> bool:
+        return message_id in self._outbox_ids
 
     # -- relaying ---------------------------------------------------------------------------------------------------
     def _in_order(self) -> Iterator[_Kept]:
@@ -166,6 +192,17 @@ class Outbox:
         if kept is None or kept.message.standing is not Standing.WAITING:
             return False
         self._settle(kept, Standing.PARKED, reason)
+        return True
+
+    async def discard_message(self, message_id: str, by: str, reason: str) -> bool:
+        kept = self._outbox.get(self._outbox_ids.get(message_id, 0))
+        if kept is None or kept.message.standing is not Standing.PARKED:
+            return False
+        del self._outbox[kept.message.number], self._outbox_ids[message_id]
+        self._tell(
+            Kind.discarded, **discarded(message_id, kept.message.topic, kept.message.error, by, reason)
+        )
+        self._outbox_bell.set()  # for those that were behind it
         return True
 
     async def replay_messages(self, topic: str, first: int, last: int, limit: int) -> Replayed:

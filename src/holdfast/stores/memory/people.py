@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import FINISHED, Kind, State
+from holdfast.domain.proviso import Proviso, Version
 from holdfast.domain.rules import retry_refusal
 from holdfast.domain.verdict import Bury, RetryAfter
-from holdfast.errors import Conflict
+from holdfast.errors import Changed, Conflict
 from holdfast.stores.memory.intake import in_line, twin_of
 from holdfast.stores.memory.recovering import ran_out
 from holdfast.stores.memory.settling import apply, end_attempt, finish, into_line
@@ -17,20 +18,33 @@ from holdfast.stores.memory.tables import Job, Tables
 from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, said, stuck_failure
 
 
-def cancel(tables: Tables, job_id: JobId, by: str, reason: str) -> None:
+def cancel(tables: Tables, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
     job = tables.find(job_id)
+    if not _is_new(job, proviso):
+        return
     if job.state in FINISHED:
         raise not_cancellable(job_id, job.state)
     if job.live is not None:
         end_attempt(tables, job, "cancelled")
     finish(tables, job, State.CANCELLED, Kind.cancelled, **said(by, reason))
+    job.done |= _names(proviso)
 
 
 def retry(
-    tables: Tables, job_id: JobId, by: str, kind: Kind, forget: Collection[str] | None, queue: str | None
+    tables: Tables,
+    job_id: JobId,
+    by: str,
+    kind: Kind,
+    forget: Collection[str] | None,
+    queue: str | None,
+    proviso: Proviso,
 ) -> int:
     job, now = tables.find(job_id), tables.clock.now()
     in_line(tables, now)  # who is due is in line, whether or not a worker has looked
+    if not _is_new(job, proviso):
+        return _place(tables, job, now)
+    if kind is Kind.redriven and job.dead is None:
+        raise no_dead_letter(job_id)
     match job.state:
         case State.FAILED | State.CANCELLED:
             _new_generation(tables, job, queue, now)
@@ -50,6 +64,25 @@ def retry(
         job.steps.pop(name, None)
     job.retry_type, job.manual_retry_count = "MANUAL", job.manual_retry_count + 1
     into_line(tables, job, now, kind, **said(by))
+    job.done |= _names(proviso)
+    return _place(tables, job, now)
+
+
+def _is_new(job: Job, proviso: Proviso) -> bool:
+    """Whether this very call was not carried out before; `Changed` when it may not be any more."""
+    if proviso.token in job.done:
+        return False
+    version = Version.of(job.state, job.generation, job.epoch, job.manual_retry_count, job.updated_at)
+    if not proviso.admits(version):
+        raise Changed(f"job {job.id}")
+    return True
+
+
+def _names(proviso: Proviso) -> set[str]:
+    return set() if proviso.token is None else {proviso.token}
+
+
+def _place(tables: Tables, job: Job, now: datetime) -> int:
     return 1 + sum(j.place < job.place for j in in_line(tables, now) if j.lane == job.lane)
 
 
@@ -67,9 +100,12 @@ def _new_generation(tables: Tables, job: Job, queue: str | None, now: datetime) 
     tables.lanes[job.lane] = None
 
 
-def discard(tables: Tables, job_id: JobId, by: str, reason: str) -> None:
+def discard(tables: Tables, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
     job = tables.find(job_id)
+    if not _is_new(job, proviso):
+        return
     if job.dead is None:
         raise no_dead_letter(job_id)
     job.dead = None
+    job.done |= _names(proviso)
     tables.record(Kind.discarded, job, **said(by, reason))

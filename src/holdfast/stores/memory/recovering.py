@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.domain.job import Expired, JobId, Lease
@@ -37,7 +37,13 @@ def _expired(job: Job, live: Live, *, overran: bool) -> Expired:
     )
 
 
-def stuck(tables: Tables, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
+def stuck(
+    tables: Tables,
+    limits: Mapping[str, timedelta],
+    limit: int,
+    owner: str | None = None,
+    ids: Collection[str] | None = None,
+) -> list[Expired]:
     now = tables.clock.monotonic()
     found = [
         (live.began, _expired(job, live, overran=False))
@@ -47,6 +53,8 @@ def stuck(tables: Tables, limits: Mapping[str, timedelta], limit: int) -> list[E
         and now - live.began > most.total_seconds()
         and tables.is_live(live.session)
         and (live.run_until is None or now <= live.run_until)
+        and (owner is None or job.spec.owner == owner)
+        and (ids is None or job.id in ids)
     ]
     return [one for _, one in sorted(found)[:limit]]
 

@@ -14,6 +14,7 @@ from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter
 from holdfast.engine.artefacts import split_result
 from holdfast.engine.ports import Answer
 from holdfast.errors import LeaseLost
+from holdfast.stores.memory.noting import note
 from holdfast.stores.memory.tables import Job, Tables
 from holdfast.stores.shapes import kind_of, meta_of
 
@@ -142,7 +143,8 @@ def settle_unheld(tables: Tables, job_id: JobId, generation: int, verdict: Verdi
     """What came for a job that has ended, from somebody who holds no lease of it."""
     job = tables.jobs[job_id]
     if job.generation != generation or job.finished_at is None:
-        tables.record(Kind.stale_write, job, epoch=0, attempt=0, by=by, generation=generation)
+        told = {"by": by, "generation": generation}
+        note(tables, job_id, Kind.stale_write, f"generation {generation}", told)
         return Answer.STALE
     reason = why_late(job.state, job.error.code if job.error else None)
     if reason is None:

@@ -22,6 +22,7 @@ from holdfast.domain.job import (
     Settlement,
 )
 from holdfast.domain.moves import Kind
+from holdfast.domain.proviso import ANYHOW, Proviso
 from holdfast.domain.standing import Standing
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.dispatch import Depth, Entry, Hint
@@ -32,7 +33,7 @@ from holdfast.errors import LeaseLost, UsageError
 from holdfast.stores.doorshapes import first_answer
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.memory import hints as handed
-from holdfast.stores.memory import intake, kept, people, recovering, settling, standing
+from holdfast.stores.memory import intake, kept, noting, people, recovering, settling, standing
 from holdfast.stores.memory.doors import Doors
 from holdfast.stores.memory.lanes import Lanes
 from holdfast.stores.memory.looking import Looking
@@ -75,14 +76,16 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
             for kinds, hook in self.hooks:
                 wanted = [moved for moved in tables.told if moved.kind in kinds]
                 if wanted:
-                    run_to_end(hook(_NoSql(tables), wanted))
+                    run_to_end(hook(_NoSql(tables, self), wanted))
         except BaseException:
             tables.restore()
+            self.take_back_messages()
             raise
         finally:
             moved, tables.told = bool(tables.told), []
             tables.forget_saved()
         self._moved |= moved
+        self.publish_with_move()
         return answer
 
     def _write(self, make: Callable[[], T]) -> T:
@@ -90,6 +93,7 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         answer = self._commit(make)
         if self._moved:
             self._moved = False
+            self.ring_relays()
             bell, self._bell = self._bell, asyncio.Event()
             bell.set()
         return answer
@@ -218,7 +222,7 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         yield None
 
     async def transact(self, work: Callable[[Transaction], Awaitable[T]], *, reads: bool = False) -> T:
-        return self._write(lambda: run_to_end(work(_NoSql(self._tables))))
+        return self._write(lambda: run_to_end(work(_NoSql(self._tables, self))))
 
     async def complete_in(
         self, connection: Any, lease: Lease, result: str | None, duration: timedelta
@@ -238,8 +242,15 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
     async def expired(self, limit: int) -> list[Expired]:
         return recovering.expired(self._tables, limit)
 
-    async def stuck(self, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
-        return recovering.stuck(self._tables, limits, limit)
+    async def stuck(
+        self,
+        limits: Mapping[str, timedelta],
+        limit: int,
+        *,
+        owner: str | None = None,
+        ids: Collection[str] | None = None,
+    ) -> list[Expired]:
+        return recovering.stuck(self._tables, limits, limit, owner, ids)
 
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
         return self._write(lambda: recovering.reclaim(self._tables, reclaims, stuck))
@@ -257,8 +268,8 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         kept.forget_artefacts(self._tables, artefacts)
 
     # -- people's moves ---------------------------------------------------------------------------------------------
-    async def cancel(self, job_id: JobId, by: str, reason: str) -> None:
-        self._write(lambda: people.cancel(self._tables, job_id, by, reason))
+    async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+        self._write(lambda: people.cancel(self._tables, job_id, by, reason, proviso))
 
     async def retry(
         self,
@@ -268,11 +279,15 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        proviso: Proviso = ANYHOW,
     ) -> int:
-        return self._write(lambda: people.retry(self._tables, job_id, by, kind, forget, queue))
+        return self._write(lambda: people.retry(self._tables, job_id, by, kind, forget, queue, proviso))
 
-    async def discard(self, job_id: JobId, by: str, reason: str) -> None:
-        self._write(lambda: people.discard(self._tables, job_id, by, reason))
+    async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+        self._write(lambda: people.discard(self._tables, job_id, by, reason, proviso))
+
+    async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
+        return self._write(lambda: noting.note(self._tables, job_id, kind, name, meta))
 
     # -- looking, at lanes too ----------------------------------------------------------------------------------------
     async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> Standing | None:
@@ -301,8 +316,8 @@ class _NoSql:
 
     dialect = "memory"
 
-    def __init__(self, tables: Tables) -> None:
-        self.tables = tables
+    def __init__(self, tables: Tables, store: MemoryStore) -> None:
+        self.tables, self.store = tables, store
 
     async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
         raise UsageError("the memory store runs no SQL; test this hook on SQLite")

@@ -95,6 +95,7 @@ class Job:
     logs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     artefacts: dict[str, Artefact] = field(default_factory=dict)
     dead: DeadLetter | None = None
+    done: set[str] = field(default_factory=set)  #: the names of people's calls that were carried out
 
     @property
     def place(self) -> tuple[int, bool, int, datetime, int]:

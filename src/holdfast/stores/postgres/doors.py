@@ -12,7 +12,7 @@ from holdfast.domain.access import AccessKey
 from holdfast.domain.job import Batch, Enqueued, NewJob
 from holdfast.domain.operation import Operation, Progress
 from holdfast.domain.webhook import Webhook
-from holdfast.engine.doorstore import Repeated, Request
+from holdfast.engine.doorstore import Begun, Kept, Repeated, Request
 from holdfast.stores.postgres import access, operations, requests, webhooks
 from holdfast.stores.postgres.admission import Admission
 from holdfast.stores.postgres.runner import UNDONE
@@ -54,6 +54,26 @@ class Doors(Admission):
         if not isinstance(answers, Repeated):
             await self._let_in(Batch.split(jobs))
         return answers
+
+    async def begin_request(
+        self, request: Request, holder: str, *, span: timedelta, keep: timedelta
+    ) -> Begun | Kept:
+        async def run(connection: asyncpg.Connection[Any]) -> Begun | Kept:
+            async with connection.transaction():
+                return await requests.begin_request(connection, request, holder, span, keep)
+
+        return await self._runner.run("people", run)
+
+    async def answer_request(self, request: Request, ticket: str, answer: str, *, keep: timedelta) -> bool:
+        return await self._runner.run(
+            "people", lambda db: requests.answer_request(db, request, ticket, answer, keep)
+        )
+
+    async def drop_request(self, request: Request, ticket: str) -> bool:
+        return await self._runner.run("people", lambda db: requests.drop_request(db, request, ticket))
+
+    async def leave_request(self, request: Request, ticket: str) -> bool:
+        return await self._runner.run("people", lambda db: requests.leave_request(db, request, ticket))
 
     async def forget_requests(self, limit: int) -> int:
         return await self._runner.run("duty", lambda db: requests.forget_requests(db, limit))

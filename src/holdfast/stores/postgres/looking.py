@@ -32,11 +32,11 @@ from holdfast.stores.postgres.census import census
 from holdfast.stores.postgres.event_numbers import OFFSET
 from holdfast.stores.postgres.finding import Finder, PostgresCondition
 from holdfast.stores.postgres.ids import is_uuid
-from holdfast.stores.postgres.move import NO_JOB, shown
+from holdfast.stores.postgres.move import NO_JOB
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.runner import Runner
 from holdfast.stores.postgres.times import moment
-from holdfast.stores.shapes import EVENTS_PER_ROW, bad_cursor, read_json
+from holdfast.stores.shapes import EVENTS_PER_ROW, bad_cursor, read_json, shown
 
 T = TypeVar("T")
 

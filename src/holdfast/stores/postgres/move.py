@@ -7,7 +7,7 @@ commit, so that what they write happens with the move or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,17 +19,10 @@ from holdfast.engine.ports import Hook, Moved, Transaction
 from holdfast.errors import UnknownJob
 from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.plans import SQL
-from holdfast.stores.shapes import to_json
+from holdfast.stores.shapes import shown, to_json
 
 #: Stands in an event for the job, where it tells of none.
 NO_JOB = "00000000-0000-0000-0000-000000000000"
-#: In the meta of a person's move, for our own eyes: the name of the call, by which it is known when it is sent again.
-TOKEN = "token"
-
-
-def shown(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What others are told of a move."""
-    return {name: value for name, value in meta.items() if name != TOKEN}
 
 
 class Move:

@@ -12,14 +12,16 @@ from typing import Any
 
 import asyncpg
 
+from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
 from holdfast.engine.outboxstore import PutOff, Replayed
 from holdfast.engine.ports import Clock
-from holdfast.stores.outboxshapes import lines_of, message_columns
+from holdfast.stores.outboxshapes import discarded, lines_of, message_columns
 from holdfast.stores.outboxshapes import message as shaped
 from holdfast.stores.postgres.bell import Bell
 from holdfast.stores.postgres.doors import Doors
 from holdfast.stores.postgres.lines import Lines
+from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.times import moment
 
@@ -106,6 +108,27 @@ class Outbox(Doors):
         )
         self._message_bell.ring()  # for those that were behind it
         return bool(parked)
+
+    async def discard_message(self, message_id: str, by: str, reason: str) -> bool:
+        found = False
+
+        async def discard(move: Move) -> bool:
+            nonlocal found
+            again, db = found, move.connection
+            topic = await db.fetchval("SELECT topic FROM holdfast.outbox WHERE id = $1::text", message_id)
+            if topic is None:
+                return again  # it was there, is gone, and our answer was lost
+            await db.execute("SELECT holdfast.lock_topics(ARRAY[$1::text])", topic)
+            for _, key, error in await move.run("discard_message", message_id):
+                found = True
+                await db.execute("SELECT holdfast.let_up(ARRAY[$1::text], ARRAY[$2::text])", topic, key)
+                await move.record_no_job(Kind.discarded, discarded(message_id, topic, error, by, reason))
+                return True
+            return False
+
+        answer = await self._write("people", discard)
+        self._message_bell.ring()  # for those that were behind it
+        return answer
 
     # -- looking ----------------------------------------------------------------------------------------------------
     async def messages(

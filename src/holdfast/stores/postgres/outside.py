@@ -10,6 +10,7 @@ from holdfast.engine.ports import Answer
 from holdfast.stores.postgres.claims import claimed
 from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.noting import note
 from holdfast.stores.postgres.settling import CANCELLED, FAILED, keep_late
 
 _STATES = {FAILED: State.FAILED, CANCELLED: State.CANCELLED}
@@ -32,7 +33,7 @@ async def settle_unheld(move: Move, job_id: JobId, generation: int, verdict: Ver
     )
     if ended is None or ended["generation"] != generation:
         told = {"by": by, "generation": generation}
-        await move.record_one(Kind.stale_write, Lease(job_id, 0), 0, told)
+        await note(move, job_id, Kind.stale_write, f"generation {generation}", told)
         return Answer.STALE
     reason = why_late(_STATES.get(ended["state"], State.COMPLETE), ended["error_code"])
     if reason is None:

@@ -8,22 +8,25 @@ from typing import Any
 
 from holdfast.domain.job import JobId, Lease
 from holdfast.domain.moves import Kind, State
+from holdfast.domain.proviso import Proviso
 from holdfast.domain.rules import retry_refusal
 from holdfast.domain.verdict import RetryAfter
 from holdfast.errors import Conflict, UnknownJob
 from holdfast.stores.postgres import settling
+from holdfast.stores.postgres.guarding import WRITTEN, check
 from holdfast.stores.postgres.ids import known
-from holdfast.stores.postgres.move import TOKEN, Move
+from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.recovering import bury_lost, ran_out
 from holdfast.stores.postgres.settling import ANY, CANCELLED, Back, End
 from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, said, stuck_failure, to_json
 
 
-async def cancel(move: Move, job_id: JobId, by: str, reason: str, token: str) -> None:
-    if await _was_done(move, known(job_id), token):
+async def cancel(move: Move, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
+    if await _was_done(move, known(job_id), proviso):
         return
-    line = End(known(job_id), None, {**said(by, reason), TOKEN: token})
+    await check(move, job_id, proviso)
+    line = End(known(job_id), None, said(by, reason, proviso.token))
     # A claim may move the job from line to lease between our look and our hand: then look again.
     for _ in range(20):
         if await settling.end(
@@ -43,13 +46,16 @@ async def retry(
     kind: Kind,
     forget: Collection[str] | None,
     queue: str | None,
-    token: str,
+    proviso: Proviso,
 ) -> int:
-    if await _was_done(move, known(job_id), token):
+    if await _was_done(move, known(job_id), proviso):
         return int(await move.connection.fetchval(SQL["position"], job_id))
     lane = None if queue is None else await _lane_in(move, known(job_id), queue)
     await _take_key(move, known(job_id))
-    meta = {**said(by), TOKEN: token}
+    await check(move, job_id, proviso)  # after the key: all retries lock them in this order
+    if kind is Kind.redriven:
+        await _must_be_dead(move, job_id)
+    meta = said(by, token=proviso.token)
     await _end_last_attempt(move, job_id)
     ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
     if ended:
@@ -61,10 +67,19 @@ async def retry(
     return int(await move.connection.fetchval(SQL["position"], job_id))
 
 
-async def _was_done(move: Move, job_id: JobId, token: str) -> bool:
+async def _must_be_dead(move: Move, job_id: JobId) -> None:
+    """Not locked: a retry right after the letter was discarded is one of a failed job."""
+    if not await move.connection.fetchval("SELECT 1 FROM holdfast.dead_letter WHERE job_id = $1", job_id):
+        await move.state(job_id)
+        raise no_dead_letter(job_id)
+
+
+async def _was_done(move: Move, job_id: JobId, proviso: Proviso) -> bool:
     """Whether this very call was carried out before, and only its answer was lost (E6)."""
+    if proviso.token is None:
+        return False
     sql = "SELECT 1 FROM holdfast.event WHERE job_id = $1 AND metas[1] ->> 'token' = $2"
-    return await move.connection.fetchval(sql, job_id, token) is not None
+    return await move.connection.fetchval(sql, job_id, proviso.token) is not None
 
 
 async def _end_last_attempt(move: Move, job_id: JobId) -> None:
@@ -123,20 +138,26 @@ async def _hasten(move: Move, job_id: JobId, kind: Kind, by: str, meta: dict[str
     return bool(rows)
 
 
-async def discard(move: Move, job_id: JobId, by: str, reason: str) -> None:
+async def discard(move: Move, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
+    if await _was_done(move, known(job_id), proviso):
+        return
     # One statement: events are numbered by their transactions, and with the letter taken in one and the event told in the next,
-    # a retry that had to wait for it could be told of before it.
-    meta = said(by, reason)
+    # a retry that had to wait for it could be told of before it. So the version is compared in it too: whoever makes another
+    # takes this letter away.
+    meta = said(by, reason, proviso.token)
     row = await move.connection.fetchrow(
-        "WITH f AS (SELECT job_id, epoch FROM holdfast.done WHERE job_id = $1::uuid),"
+        "WITH f AS (SELECT job_id, epoch FROM holdfast.done WHERE job_id = $1::uuid"
+        f"          AND ($4::text[] IS NULL OR ({WRITTEN}) = ANY ($4::text[]))),"
         " b AS (DELETE FROM holdfast.dead_letter d USING f WHERE d.job_id = f.job_id"
         "       RETURNING d.job_id, f.epoch, d.attempts::smallint AS attempts),"
         " e AS (INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id)"
         "       SELECT holdfast.event_number(), holdfast.clock(), $2::smallint, ARRAY[job_id], ARRAY[epoch], ARRAY[attempts],"
         "              ARRAY[$3::jsonb], job_id FROM b)"
         " SELECT epoch, attempts FROM b", known(job_id), int(Kind.discarded), to_json(meta),
+        None if proviso.versions is None else [str(version) for version in proviso.versions],
     )  # fmt: skip
     if row is None:
+        await check(move, job_id, proviso)
         await move.state(job_id)
         raise no_dead_letter(job_id)
     epoch, attempts = row

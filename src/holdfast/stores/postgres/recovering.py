@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
 import asyncpg
@@ -12,6 +12,7 @@ from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Bury, Failure, RetryAfter
 from holdfast.engine.ports import Reclaim, Retention
 from holdfast.stores.postgres import settling
+from holdfast.stores.postgres.ids import is_uuid
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.settling import ANY, FAILED, Back, End
 from holdfast.stores.shapes import OVERRUN_MARGIN
@@ -22,8 +23,16 @@ async def expired(move: Move, limit: int) -> list[Expired]:
     return await _as_expired(move, await _expired_rows(move, limit))
 
 
-async def stuck(move: Move, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
-    return await _as_expired(move, await move.run("stuck", list(limits), list(limits.values()), limit))
+async def stuck(
+    move: Move,
+    limits: Mapping[str, timedelta],
+    limit: int,
+    owner: str | None = None,
+    ids: Collection[str] | None = None,
+) -> list[Expired]:
+    only = None if ids is None else [job_id for job_id in ids if is_uuid(job_id)]
+    given = list(limits), list(limits.values()), limit, owner, only
+    return await _as_expired(move, await move.run("stuck", *given))
 
 
 async def _as_expired(move: Move, rows: Sequence[asyncpg.Record]) -> list[Expired]:

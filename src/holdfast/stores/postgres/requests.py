@@ -9,10 +9,22 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.job import AllNew, Batch, Enqueued, NewJob
-from holdfast.engine.doorstore import KEEP_OPERATIONS, Repeated, Request
-from holdfast.stores.doorshapes import answers_json, first_answer, repeated, request_digest
+from holdfast.engine.doorstore import KEEP_OPERATIONS, Begun, Kept, Repeated, Request
+from holdfast.stores.doorshapes import (
+    answered,
+    answers_json,
+    begun,
+    begun_before,
+    first_answer,
+    left,
+    repeated,
+    request_digest,
+)
 from holdfast.stores.postgres import intake, plans
 from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.plans import SQL
+
+_NOW = "SELECT (extract(epoch FROM holdfast.clock()) * 1000000)::bigint"
 
 
 async def enqueue_once(
@@ -40,6 +52,54 @@ async def enqueue_once(
             answers_json(answers),
         )
     return answers
+
+
+async def begin_request(
+    connection: asyncpg.Connection[Any], request: Request, holder: str, span: timedelta, keep: timedelta
+) -> Begun | Kept:
+    """Inside a transaction: of two at once the later waits for the first one's row."""
+    digest, lasts = request_digest(request), span // timedelta(microseconds=1)
+    while True:
+        now = await connection.fetchval(_NOW)
+        fresh = begun(holder, holder, now + lasts)
+        if await connection.fetch(SQL["take_request"], digest, request.fingerprint, fresh.ticket, keep):
+            return fresh
+        known = await connection.fetchrow(
+            "SELECT fingerprint, answers FROM holdfast.request WHERE digest = $1::bytea FOR UPDATE", digest
+        )
+        if known is not None:  # else it was removed in this very moment
+            break
+    fingerprint, row = known
+    found = begun_before(row, request, fingerprint, holder, await connection.fetchval(_NOW), lasts)
+    if isinstance(found, Begun):
+        await connection.execute(
+            "UPDATE holdfast.request SET answers = $2::text, until = holdfast.clock() + $3::interval WHERE digest = $1::bytea",
+            digest,
+            found.ticket,
+            keep,
+        )
+    return found
+
+
+async def answer_request(
+    connection: asyncpg.Connection[Any], request: Request, ticket: str, answer: str, keep: timedelta
+) -> bool:
+    kept = await connection.fetchval(
+        "UPDATE holdfast.request SET answers = $3::text, until = holdfast.clock() + $4::interval"
+        " WHERE digest = $1::bytea AND answers IN ($2::text, $3::text) RETURNING true",
+        request_digest(request), ticket, answered(answer), keep,
+    )  # fmt: skip
+    return kept is not None
+
+
+async def drop_request(connection: asyncpg.Connection[Any], request: Request, ticket: str) -> bool:
+    sql = "DELETE FROM holdfast.request WHERE digest = $1::bytea AND answers = $2::text RETURNING true"
+    return await connection.fetchval(sql, request_digest(request), ticket) is not None
+
+
+async def leave_request(connection: asyncpg.Connection[Any], request: Request, ticket: str) -> bool:
+    sql = "UPDATE holdfast.request SET answers = $3::text WHERE digest = $1::bytea AND answers = $2::text RETURNING true"
+    return await connection.fetchval(sql, request_digest(request), ticket, left(ticket)) is not None
 
 
 async def forget_requests(connection: asyncpg.Connection[Any], limit: int) -> int:

@@ -11,9 +11,8 @@ import asyncpg
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.moves import Kind
 from holdfast.domain.standing import LAST_MOVE, MOST_AHEAD, LastMove, Place, Standing, Use
-from holdfast.stores.postgres.move import shown
 from holdfast.stores.postgres.plans import SQL
-from holdfast.stores.shapes import from_json, read_json
+from holdfast.stores.shapes import from_json, read_json, shown
 
 
 async def standing(

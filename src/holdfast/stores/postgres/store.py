@@ -26,6 +26,7 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import NewMessage
+from holdfast.domain.proviso import ANYHOW, Proviso
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.lanestore import Cap
 from holdfast.engine.ports import Answer, Clock, Heart, Reclaim, Retention, Threads
@@ -34,6 +35,7 @@ from holdfast.stores.postgres import (
     dependencies,
     intake,
     kept,
+    noting,
     outside,
     people,
     plans,
@@ -284,8 +286,15 @@ class PostgresStore(Hints):
     async def expired(self, limit: int) -> list[Expired]:
         return await self._run("duty", lambda move: recovering.expired(move, limit))
 
-    async def stuck(self, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
-        return await self._run("duty", lambda move: recovering.stuck(move, limits, limit))
+    async def stuck(
+        self,
+        limits: Mapping[str, timedelta],
+        limit: int,
+        *,
+        owner: str | None = None,
+        ids: Collection[str] | None = None,
+    ) -> list[Expired]:
+        return await self._run("duty", lambda move: recovering.stuck(move, limits, limit, owner, ids))
 
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
         done = await self._write("duty", lambda move: recovering.reclaim(move, reclaims, stuck))
@@ -305,9 +314,9 @@ class PostgresStore(Hints):
         await self._run("duty", lambda move: kept.forget_artefacts(move, artefacts))
 
     # -- people's moves ---------------------------------------------------------------------------------------------
-    async def cancel(self, job_id: JobId, by: str, reason: str) -> None:
-        token = await self._token()
-        await self._write("people", lambda move: people.cancel(move, job_id, by, reason, token))
+    async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+        named = await self._named(proviso)
+        await self._write("people", lambda move: people.cancel(move, job_id, by, reason, named))
         self._bell.ring()
 
     async def retry(
@@ -318,16 +327,20 @@ class PostgresStore(Hints):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        proviso: Proviso = ANYHOW,
     ) -> int:
-        token = await self._token()
+        named = await self._named(proviso)
         place = await self._write(
-            "people", lambda move: people.retry(move, job_id, by, kind, forget, queue, token)
+            "people", lambda move: people.retry(move, job_id, by, kind, forget, queue, named)
         )
         self._bell.ring()
         return place
 
-    async def discard(self, job_id: JobId, by: str, reason: str) -> None:
-        await self._write("people", lambda move: people.discard(move, job_id, by, reason))
+    async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+        await self._write("people", lambda move: people.discard(move, job_id, by, reason, proviso))
+
+    async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
+        return await self._write("people", lambda move: noting.note(move, job_id, kind, name, meta))
 
     # -- waking -----------------------------------------------------------------------------------------------------
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:

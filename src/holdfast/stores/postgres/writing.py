@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import asyncpg
 
 from holdfast.domain.job import Lease
 from holdfast.domain.moves import Kind
+from holdfast.domain.proviso import Proviso
 from holdfast.engine.ports import Clock, Hook, Transaction
 from holdfast.errors import LeaseLost
 from holdfast.stores.postgres import settling
@@ -70,3 +72,7 @@ class Writing(Looking):
     async def _token(self) -> str:
         """Names one call of a person's: sent again because its answer was lost, it is known by it."""
         return str(await self._runner.run("people", lambda db: db.fetchval("SELECT gen_random_uuid()")))
+
+    async def _named(self, proviso: Proviso) -> Proviso:
+        """With a name, where the caller gave it none."""
+        return replace(proviso, token=await self._token()) if proviso.token is None else proviso

@@ -11,7 +11,7 @@ from holdfast.domain.access import AccessKey
 from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.operation import Operation, Progress
 from holdfast.domain.webhook import Webhook
-from holdfast.engine.doorstore import Repeated, Request
+from holdfast.engine.doorstore import Begun, Kept, Repeated, Request
 from holdfast.stores.sqlite import access, operations, requests, webhooks
 from holdfast.stores.sqlite.move import Move
 
@@ -49,6 +49,20 @@ class Doors(ABC):
         self, request: Request, jobs: Sequence[NewJob], *, keep: timedelta
     ) -> Sequence[Enqueued] | Repeated:
         return await self._write_work(lambda move: requests.enqueue_once(move, request, jobs, keep))
+
+    async def begin_request(
+        self, request: Request, holder: str, *, span: timedelta, keep: timedelta
+    ) -> Begun | Kept:
+        return await self._write(lambda move: requests.begin_request(move, request, holder, span, keep))
+
+    async def answer_request(self, request: Request, ticket: str, answer: str, *, keep: timedelta) -> bool:
+        return await self._write(lambda move: requests.answer_request(move, request, ticket, answer, keep))
+
+    async def drop_request(self, request: Request, ticket: str) -> bool:
+        return await self._write(lambda move: requests.drop_request(move, request, ticket))
+
+    async def leave_request(self, request: Request, ticket: str) -> bool:
+        return await self._write(lambda move: requests.leave_request(move, request, ticket))
 
     async def forget_requests(self, limit: int) -> int:
         if not self._peek(requests.are_forgettable):

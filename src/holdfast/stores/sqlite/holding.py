@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from holdfast.domain.job import Lane
 from holdfast.domain.lanes import Cause, Dependency, Held, Scope, ScopeKind
@@ -65,8 +66,11 @@ def open_lanes(
 ) -> Sequence[Lane]:
     """Those that nothing holds; a *trial* passes breakers. One look at tables that are empty on most days."""
     rows = connection.execute(SQL["holding"], (now,)).fetchall()
-    if not rows:
-        return lanes
+    return unheld(rows, lanes, trial) if rows else lanes
+
+
+def unheld(rows: Sequence[tuple[Any, ...]], lanes: Sequence[Lane], trial: bool) -> Sequence[Lane]:
+    """Those of *lanes* that nothing of *rows* holds, which is what the query `holding` has found."""
     held = [Scope(ScopeKind(kind), name) for kind, name, _ in rows if kind is not None]
     broken = {Dependency(name, shard) for kind, name, shard in rows if kind is None and not trial}
     return [

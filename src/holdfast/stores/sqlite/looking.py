@@ -27,7 +27,7 @@ from holdfast.engine.ports import Clock, Page
 from holdfast.errors import StoreError
 from holdfast.stores import shapes
 from holdfast.stores.conditions import Condition, narrow_dead_letters
-from holdfast.stores.shapes import EVENTS_PER_ROW, from_json, read_cursor, read_json
+from holdfast.stores.shapes import EVENTS_PER_ROW, from_json, read_cursor, read_json, shown
 from holdfast.stores.sqlite import standing
 from holdfast.stores.sqlite.connection import connect, translate
 from holdfast.stores.sqlite.finding import Finder, SqliteCondition
@@ -304,7 +304,7 @@ def _unpack(row: sqlite3.Row) -> list[Event]:
             job_id=uid,
             epoch=epoch,
             attempt=attempt,
-            meta=meta or {},
+            meta=shown(meta or {}),
         )
         for place, (uid, epoch, attempt, meta) in enumerate(from_json(row["moves"]))
     ]

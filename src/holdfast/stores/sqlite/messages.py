@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
 from holdfast.engine.outboxstore import PutOff, Replayed
-from holdfast.stores.outboxshapes import Line, lines_of, message_columns
+from holdfast.stores.outboxshapes import Line, discarded, lines_of, message_columns
 from holdfast.stores.outboxshapes import message as shaped
 from holdfast.stores.sqlite.move import SQL, Move
 from holdfast.stores.sqlite.times import moment, span
@@ -112,6 +113,14 @@ def park_message(move: Move, message_id: str, reason: str) -> bool:
     found = move.run("park_message", id=message_id, reason=reason, now=move.now).fetchall()
     _let_up(move, found)
     return bool(found)
+
+
+def discard_message(move: Move, message_id: str, by: str, reason: str) -> bool:
+    for topic, key, error in move.run("discard_message", id=message_id).fetchall():
+        _let_up(move, [(topic, key)])
+        move.record_no_job(Kind.discarded, dict(discarded(message_id, topic, error, by, reason)))
+        return True
+    return False
 
 
 def replay_messages(move: Move, topic: str, first: int, last: int, limit: int) -> Replayed:

@@ -17,7 +17,7 @@ from holdfast.domain.moves import Kind
 from holdfast.engine.ports import Clock, Hook, Moved, Transaction
 from holdfast.errors import UnknownJob
 from holdfast.stores.hooks import run_to_end
-from holdfast.stores.shapes import some, to_json
+from holdfast.stores.shapes import shown, some, to_json
 from holdfast.stores.sqlfiles import load_sql
 from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.times import micros, moment
@@ -125,7 +125,8 @@ class Move:
         )
         if any(kind in kinds for kinds, _ in self._hooks):
             self._told += [
-                Moved(kind, JobId(uid), epoch, attempt, meta or {}) for uid, epoch, attempt, meta in moves
+                Moved(kind, JobId(uid), epoch, attempt, shown(meta or {}))
+                for uid, epoch, attempt, meta in moves
             ]
 
     def record_one(self, kind: Kind, lease: Lease, attempt: int, **meta: Any) -> None:

@@ -57,6 +57,9 @@ class Outbox(Doors):
     async def park_message(self, message_id: str, reason: str) -> bool:
         return await self._write_work(lambda move: work.park_message(move, message_id, reason))
 
+    async def discard_message(self, message_id: str, by: str, reason: str) -> bool:
+        return await self._write_work(lambda move: work.discard_message(move, message_id, by, reason))
+
     async def lags(self) -> list[Lag]:
         return self._peek(work.lags)
 

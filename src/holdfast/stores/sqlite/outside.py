@@ -9,6 +9,7 @@ from holdfast.domain.verdict import Verdict
 from holdfast.engine.ports import Answer
 from holdfast.stores.sqlite.claims import is_live, take
 from holdfast.stores.sqlite.move import Move
+from holdfast.stores.sqlite.noting import note
 from holdfast.stores.sqlite.phases import CANCELLED, COMPLETE, DEFERRED, FAILED, IN_LINE, STATES
 from holdfast.stores.sqlite.settling import keep_late
 
@@ -29,7 +30,8 @@ def settle_unheld(move: Move, job_id: JobId, generation: int, verdict: Verdict, 
         "SELECT generation, error_code FROM holdfast_job WHERE id = ?", (job.number,)
     ).fetchone()
     if now_at != generation or job.phase not in (COMPLETE, FAILED, CANCELLED):
-        move.record_one(Kind.stale_write, Lease(job_id, 0), 0, by=by, generation=generation)
+        told = {"by": by, "generation": generation}
+        note(move, job_id, Kind.stale_write, f"generation {generation}", told)
         return Answer.STALE
     reason = why_late(STATES[job.phase], error_code)
     if reason is None:

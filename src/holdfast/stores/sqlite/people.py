@@ -7,31 +7,47 @@ from datetime import timedelta
 
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
+from holdfast.domain.proviso import Proviso, Version
 from holdfast.domain.rules import retry_refusal
 from holdfast.domain.verdict import RetryAfter
-from holdfast.errors import Conflict
+from holdfast.errors import Changed, Conflict
 from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, said, stuck_failure
 from holdfast.stores.sqlite.intake import promote, take_key, twin_of
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import CANCELLED, DEFERRED, FAILED, PROCESSING, STATES
 from holdfast.stores.sqlite.recovering import ran_out
 from holdfast.stores.sqlite.settling import bury, end_attempt, reclaim_one
+from holdfast.stores.sqlite.times import moment
 
 
-def cancel(move: Move, job_id: JobId, by: str, reason: str) -> None:
+def cancel(move: Move, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
     job = move.find(job_id)
+    if _was_done(move, job, proviso):
+        return
+    _check(move, job, proviso)
     if job.phase > PROCESSING:
         raise not_cancellable(job_id, STATES[job.phase])
     end_attempt(move, job, "cancelled", None)
     move.run("cancel", id=job.number, now=move.now)
-    move.record_one(Kind.cancelled, job.lease, job.attempt, **said(by, reason))
+    move.record_one(Kind.cancelled, job.lease, job.attempt, **said(by, reason, proviso.token))
 
 
 def retry(
-    move: Move, job_id: JobId, by: str, kind: Kind, forget: Collection[str] | None, queue: str | None
+    move: Move,
+    job_id: JobId,
+    by: str,
+    kind: Kind,
+    forget: Collection[str] | None,
+    queue: str | None,
+    proviso: Proviso,
 ) -> int:
     promote(move, 1000)  # what is due is in line, whether or not a worker has looked
     job = move.find(job_id)
+    if _was_done(move, job, proviso):
+        return _place(move, job)
+    _check(move, job, proviso)
+    if kind is Kind.redriven and not _has_dead_letter(move, job):
+        raise no_dead_letter(job_id)
     attempt = job.attempt
     if job.phase in (FAILED, CANCELLED):
         _new_generation(move, job, queue)
@@ -41,7 +57,7 @@ def retry(
         if job.attempt >= job.max_attempts:  # the last one: it ends here, and the retry begins anew
             end_attempt(move, job, "reclaimed", lost)
             bury(move, job, lost, Kind.failed, crashes=None if overran else 1)
-            return retry(move, job_id, by, kind, forget, queue)
+            return retry(move, job_id, by, kind, forget, queue, Proviso(token=proviso.token))
         reclaim_one(move, job, RetryAfter(timedelta(), lost), None if overran else 1)
         move.record_one(Kind.reclaimed, job.lease, attempt, error_code=lost.code, **said(by))
         move.connection.execute(
@@ -53,9 +69,40 @@ def retry(
     else:
         raise Conflict(retry_refusal(job_id, STATES[job.phase]))
     move.forget_steps(job.number, forget or ())
-    move.record_one(kind, job.lease, attempt, **said(by))
+    move.record_one(kind, job.lease, attempt, **said(by, token=proviso.token))
+    return _place(move, job)
+
+
+def _place(move: Move, job: Found) -> int:
     [(place,)] = move.run("position", id=job.number)
-    return int(place)
+    return max(
+        1, int(place)
+    )  # it is not in line any more where this is asked once more, after the answer was lost
+
+
+def _has_dead_letter(move: Move, job: Found) -> bool:
+    sql = "SELECT 1 FROM holdfast_dead_letter WHERE job = ?"
+    return move.connection.execute(sql, (job.number,)).fetchone() is not None
+
+
+def _was_done(move: Move, job: Found, proviso: Proviso) -> bool:
+    """Whether this very call was carried out before."""
+    if proviso.token is None:
+        return False
+    sql = "SELECT 1 FROM holdfast_event WHERE job = ? AND moves ->> '$[0][3].token' = ?"
+    return move.connection.execute(sql, (job.uid, proviso.token)).fetchone() is not None
+
+
+def _check(move: Move, job: Found, proviso: Proviso) -> None:
+    """Nobody comes between this look and the move: there is one writer at a time."""
+    if proviso.versions is None:
+        return
+    [(generation, epoch, retries, updated_at)] = move.connection.execute(
+        "SELECT generation, epoch, manual_retries, updated_at FROM holdfast_job WHERE id = ?", (job.number,)
+    )
+    version = Version.of(STATES[job.phase], generation, epoch, retries, moment(updated_at))
+    if not proviso.admits(version):
+        raise Changed(f"job {job.uid}")
 
 
 def _new_generation(move: Move, job: Found, queue: str | None) -> None:
@@ -72,8 +119,11 @@ def _new_generation(move: Move, job: Found, queue: str | None) -> None:
     move.run("retry", id=job.number, now=move.now, lane=lane)
 
 
-def discard(move: Move, job_id: JobId, by: str, reason: str) -> None:
+def discard(move: Move, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
     job = move.find(job_id)
+    if _was_done(move, job, proviso):
+        return
+    _check(move, job, proviso)
     if not move.connection.execute("DELETE FROM holdfast_dead_letter WHERE job = ?", (job.number,)).rowcount:
         raise no_dead_letter(job_id)
-    move.record_one(Kind.discarded, job.lease, job.attempt, **said(by, reason))
+    move.record_one(Kind.discarded, job.lease, job.attempt, **said(by, reason, proviso.token))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -28,11 +28,18 @@ def expired(move: Move, limit: int) -> list[Expired]:
     return _as_expired(move, _expired_rows(move, limit))
 
 
-def stuck(move: Move, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
+def stuck(
+    move: Move,
+    limits: Mapping[str, timedelta],
+    limit: int,
+    owner: str | None = None,
+    ids: Collection[str] | None = None,
+) -> list[Expired]:
     told = to_json({task: span(most) for task, most in limits.items()})
-    return _as_expired(
-        move, move.run("stuck", limits=told, boot=move.boot, mono=move.mono, limit=limit).fetchall()
-    )
+    only = None if ids is None else to_json(list(ids))
+    now = {"boot": move.boot, "mono": move.mono}
+    rows = move.run("stuck", limits=told, limit=limit, owner=owner, ids=only, **now).fetchall()
+    return _as_expired(move, rows)
 
 
 def _as_expired(move: Move, rows: Sequence[tuple[Any, ...]]) -> list[Expired]:

@@ -6,8 +6,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.domain.job import Enqueued, NewJob
-from holdfast.engine.doorstore import KEEP_OPERATIONS, Repeated, Request
-from holdfast.stores.doorshapes import answers_json, first_answer, repeated, request_digest
+from holdfast.engine.doorstore import KEEP_OPERATIONS, Begun, Kept, Repeated, Request
+from holdfast.stores.doorshapes import (
+    answered,
+    answers_json,
+    begun,
+    begun_before,
+    first_answer,
+    left,
+    repeated,
+    request_digest,
+)
 from holdfast.stores.sqlite import intake
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import span
@@ -28,6 +37,45 @@ def enqueue_once(
         (digest, request.fingerprint, answers_json(answers), move.now + span(keep)),
     )
     return answers
+
+
+def begin_request(
+    move: Move, request: Request, holder: str, lasts: timedelta, keep: timedelta
+) -> Begun | Kept:
+    digest = request_digest(request)
+    known = move.connection.execute(
+        "SELECT fingerprint, answers FROM holdfast_request WHERE digest = ? AND until > ?", (digest, move.now)
+    ).fetchone()
+    if known is None:
+        found: Begun | Kept = begun(holder, holder, move.now + span(lasts))
+    else:
+        fingerprint, row = known
+        found = begun_before(row, request, fingerprint, holder, move.now, span(lasts))
+    if isinstance(found, Begun):
+        move.connection.execute(
+            "INSERT OR REPLACE INTO holdfast_request (digest, fingerprint, answers, until) VALUES (?, ?, ?, ?)",
+            (digest, request.fingerprint, found.ticket, move.now + span(keep)),
+        )
+    return found
+
+
+def answer_request(move: Move, request: Request, ticket: str, answer: str, keep: timedelta) -> bool:
+    return bool(
+        move.connection.execute(
+            "UPDATE holdfast_request SET answers = ?, until = ? WHERE digest = ? AND answers = ?",
+            (answered(answer), move.now + span(keep), request_digest(request), ticket),
+        ).rowcount
+    )
+
+
+def drop_request(move: Move, request: Request, ticket: str) -> bool:
+    sql = "DELETE FROM holdfast_request WHERE digest = ? AND answers = ?"
+    return bool(move.connection.execute(sql, (request_digest(request), ticket)).rowcount)
+
+
+def leave_request(move: Move, request: Request, ticket: str) -> bool:
+    sql = "UPDATE holdfast_request SET answers = ? WHERE digest = ? AND answers = ?"
+    return bool(move.connection.execute(sql, (left(ticket), request_digest(request), ticket)).rowcount)
 
 
 def are_forgettable(move: Move) -> bool:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.moves import Kind
 from holdfast.domain.standing import LAST_MOVE, MOST_AHEAD, LastMove, Place, Standing, Use
-from holdfast.stores.shapes import from_json, to_json
+from holdfast.stores.shapes import from_json, shown, to_json
 from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.phases import DEFERRED, IN_LINE
 from holdfast.stores.sqlite.times import micros, moment
@@ -48,4 +48,4 @@ def standing(
 
 def _last(text: str) -> LastMove:
     kind, at, (_, _, attempt, meta) = from_json(text)
-    return LastMove(Kind(kind).name, moment(at), attempt, meta or {})
+    return LastMove(Kind(kind).name, moment(at), attempt, shown(meta or {}))

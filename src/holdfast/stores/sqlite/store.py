@@ -25,6 +25,7 @@ from holdfast.domain.job import (
 from holdfast.domain.lanes import Cause, Dependency, Held, Scope
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import NewMessage
+from holdfast.domain.proviso import ANYHOW, Proviso
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.lanestore import Cap, Charge, Outlook, Refusal, Report, Tick
 from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Threads, Transaction
@@ -38,6 +39,7 @@ from holdfast.stores.sqlite import (
     intake,
     kept,
     limits,
+    noting,
     outside,
     people,
     recovering,
@@ -289,8 +291,15 @@ class SqliteStore(Looking, Hints):
     async def expired(self, limit: int) -> list[Expired]:
         return self._peek(lambda move: recovering.expired(move, limit))
 
-    async def stuck(self, limits: Mapping[str, timedelta], limit: int) -> list[Expired]:
-        return self._peek(lambda move: recovering.stuck(move, limits, limit))
+    async def stuck(
+        self,
+        limits: Mapping[str, timedelta],
+        limit: int,
+        *,
+        owner: str | None = None,
+        ids: Collection[str] | None = None,
+    ) -> list[Expired]:
+        return self._peek(lambda move: recovering.stuck(move, limits, limit, owner, ids))
 
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
         return await self._write_work(lambda move: recovering.reclaim(move, reclaims, stuck))
@@ -310,8 +319,8 @@ class SqliteStore(Looking, Hints):
         await self._write(lambda move: kept.forget_artefacts(move, artefacts))
 
     # -- people's moves ---------------------------------------------------------------------------------------------
-    async def cancel(self, job_id: JobId, by: str, reason: str) -> None:
-        await self._write_work(lambda move: people.cancel(move, job_id, by, reason))
+    async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+        await self._write_work(lambda move: people.cancel(move, job_id, by, reason, proviso))
 
     async def retry(
         self,
@@ -321,11 +330,17 @@ class SqliteStore(Looking, Hints):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        proviso: Proviso = ANYHOW,
     ) -> int:
-        return await self._write_work(lambda move: people.retry(move, job_id, by, kind, forget, queue))
+        return await self._write_work(
+            lambda move: people.retry(move, job_id, by, kind, forget, queue, proviso)
+        )
 
-    async def discard(self, job_id: JobId, by: str, reason: str) -> None:
-        await self._write(lambda move: people.discard(move, job_id, by, reason))
+    async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+        await self._write(lambda move: people.discard(move, job_id, by, reason, proviso))
+
+    async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
+        return await self._write(lambda move: noting.note(move, job_id, kind, name, meta))
 
     # -- lanes ------------------------------------------------------------------------------------------------------
     async def now(self) -> datetime:

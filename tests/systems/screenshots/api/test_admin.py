@@ -57,6 +57,7 @@ async def test_each_type_is_paused_for_a_while_and_resumed(
             ("DELAYED_JOBS", 10, False),
         ]
         assert status["types"][0]["resumesAt"] is not None
+        assert [one.get("batch") for one in status["types"]] == [100, None, None]
         assert (status["running"], status["overdue"]) == (True, 0)
         job_id = await world.shot(url="https://example.com/fail-1/x")  # its retry is held …
         await world.until(job_id, lambda shown: shown["nextRetryAt"] is not None)

@@ -157,6 +157,23 @@ async def test_a_stuck_job_whose_attempt_never_ends_is_taken_from_it(
         assert await world.balance() == (99, 0, 1)
 
 
+async def test_a_retry_takes_back_its_own_stuck_job_and_nobody_elses(
+    make_world: Callable[..., World],
+) -> None:  # S2 E30 E33
+    async with make_world(stuck_after_sec=1).open() as world:
+        await world.app.pause("stuck", kind="duty")
+        bobs, anns = await world.shot("bob", f"{HANGING}/bob"), await world.shot(url=f"{HANGING}/ann")
+
+        async def both() -> bool:
+            return len(await world.stuck()) == 2
+
+        await eventually(both)
+        assert (await world.retry(anns)).status_code == 200
+        assert await world.kinds(bobs) == ["queued", "processing"]
+        assert [one["id"] for one in await world.stuck()] == [bobs]
+        world.browser.free.set()  # type: ignore[attr-defined]
+
+
 # -- quotas -----------------------------------------------------------------------------------------------------------
 async def test_a_user_has_as_many_retries_a_day_as_its_quota_says(world: World) -> None:  # S3 S10 E18
     job_id = await failed(world)

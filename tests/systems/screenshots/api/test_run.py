@@ -12,15 +12,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 
 import httpx2
 import pytest
 
+from systems.screenshots.browser.chromium import find_program
 from systems.screenshots.browser.tree import family
+from systems.screenshots.run.chromium import see_to_chromium
 from tests.systems.screenshots.places import alive, until
 
 ROOT = Path(__file__).parents[4]
+#: As Debian's is called, with a note of how; it "installs" a Chromium where it is told to.
+APT_GET = """#!/bin/sh
+echo "$@" >> "$APT_CALLS"
+case "$*" in *"install"*"chromium"*) [ -z "$APT_BRINGS" ] || { printf '#!/bin/sh\\n' > "$APT_BRINGS"; /bin/chmod +x "$APT_BRINGS"; };; esac
+"""
 COMMAND = [sys.executable, "-m", "systems.screenshots.run"]
 
 
@@ -78,3 +88,83 @@ def test_without_chromium_it_says_in_one_line_how_to_get_it(tmp_path: Path) -> N
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("run: no Chromium is found; install it (apt-get install chromium)")
     assert done.stderr.count("\n") == 1
+
+
+class Machine:
+    """One without Chromium, with an apt-get of ours."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.programs, self._calls = folder / "bin", folder / "calls"
+        self.programs.mkdir()
+        self.chromium = self.programs / "chromium"
+        patch.setenv("PATH", str(self.programs))
+        patch.setenv("APT_CALLS", str(self._calls))
+        patch.setenv("APT_BRINGS", str(self.chromium))
+        patch.delenv("SCREENSHOTS_CHROMIUM", raising=False)
+
+    def give_apt_get(self) -> None:
+        script = self.programs / "apt-get"
+        script.write_text(APT_GET)
+        script.chmod(0o755)
+
+    @property
+    def calls(self) -> list[list[str]]:
+        return [line.split() for line in self._calls.read_text().splitlines()] if self._calls.exists() else []
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+def system_tool() -> ModuleType:
+    loader = SourceFileLoader("system_tool", str(ROOT / "tools" / "system"))
+    spec = spec_from_loader("system_tool", loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may install; the next tests are of everybody else")
+def test_root_with_apt_get_gets_debians_chromium_and_is_told_so_in_one_line(
+    machine: Machine, capfd: pytest.CaptureFixture[str]
+) -> None:  # S1
+    machine.give_apt_get()
+    see_to_chromium(os.environ)
+    assert find_program(os.environ) == str(machine.chromium)
+    assert [call[-1] for call in machine.calls] == ["update", "chromium"]
+    assert "install" in machine.calls[1]
+    assert capfd.readouterr().err == "system: installing chromium\n"
+    see_to_chromium(os.environ)  # it is there now
+    assert len(machine.calls) == 2
+
+
+def test_who_is_not_root_installs_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:  # S1
+    machine.give_apt_get()
+    tool = system_tool()
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys, "argv", ["system", "Chromium"])
+    with pytest.raises(SystemExit) as ended:
+        tool.main()
+    assert (ended.value.code, machine.calls) == (1, [])
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(SystemExit) as ended:
+        tool.main()
+    assert (ended.value.code, len(machine.calls)) == (0, 2)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_where_none_can_be_installed_it_says_how(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:  # S1
+    if fails:  # apt-get is there, and brings nothing
+        machine.give_apt_get()
+        monkeypatch.setenv("APT_BRINGS", "")
+    command = [*COMMAND, "--data", str(tmp_path / "data")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    said = done.stderr.splitlines()
+    assert said.pop().startswith("run: no Chromium is found; install it (apt-get install chromium)")
+    assert said == (["system: installing chromium"] if machine.calls else [])
+    assert not (tmp_path / "data").exists()

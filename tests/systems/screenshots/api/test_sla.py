@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import UsageError
+from holdfast import UnknownJob, UsageError
 from systems.screenshots.promises import Tier, read_promises
 from systems.screenshots.settings import HERE
 from systems.screenshots.sla import Sla, kept_success
+from tests.integration.endpoint import ALLOW, Endpoint
 from tests.systems.screenshots.api.world import ADMIN, PAGE, Easel, World
 
 pytestmark = pytest.mark.anyio
@@ -167,6 +170,77 @@ async def test_a_judge_that_was_killed_at_any_point_has_paid_once_when_another_h
             monkeypatch.setattr(world.books, "run", run)
     await court.judge(later=3600)
     assert len(await court.found()) == 1
+    assert await world.balance() == (105, 0, 0)
+    assert (await world.kinds(job_id))[-2:] == ["breached", "compensated"]
+    assert Counter(await world.kinds(job_id))["breached"] == 1
+
+
+async def test_a_breach_and_its_compensation_are_events_of_the_job(each_court: Court) -> None:  # E76 E60 S8
+    court, world = each_court, each_court.world
+    job_id = await world.shot(url=FAILING)
+    await world.ended(job_id)
+    before = await world.kinds(job_id)
+    for _ in range(2):
+        await court.judge(later=3600)
+    broken, paid = (await world.app.events(job_id=job_id))[len(before) :]
+    due = (await world.app.job(job_id)).created_at.timestamp() + 120
+    assert (broken.kind, paid.kind) == ("breached", "compensated")
+    assert broken.meta == {
+        "name": "SUCCESS",
+        "tier": "gold",
+        "due_at": datetime.fromtimestamp(due, UTC).isoformat(),
+        "credits": 5,
+    }
+    assert paid.meta == {"name": "SUCCESS", "account": "user:7", "credits": 5}
+    trail = (await world.ask("ann", "GET", f"/api/v1/screenshots/{job_id}/audit")).json()["trail"]
+    assert [(one["action"], one["by"], one["reason"]) for one in trail][-2:] == [
+        ("SLA_BREACHED", "system", "SUCCESS"),
+        ("COMPENSATED", "system", "SUCCESS"),
+    ]
+
+
+async def test_a_breach_without_compensation_is_told_and_nothing_is_paid(
+    make_world: Callable[..., World],
+) -> None:  # E76
+    async with make_world(sla=SLA.replace('"user:7" = "gold"', '"user:7" = "silver"')).open() as world:
+        job_id = await world.shot(url=FAILING)
+        await world.ended(job_id)
+        assert await Court(world).judge(later=3600) == 1
+        assert (await world.kinds(job_id))[-1] == "breached"
+        assert await world.balance() == (100, 0, 0)
+
+
+async def test_a_webhook_is_told_of_a_breach_and_its_credits(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:  # E76 E61
+    monkeypatch.setattr("holdfast.worker.claiming.REFRESH_EVERY", 0.1)  # its first message waits for that
+    async with make_world(sla=SLA, options={"outbound_allow": ALLOW}).open() as world, Endpoint() as customer:
+        kinds = ["breached", "compensated"]
+        webhook = await world.app.create_webhook(customer.url, owner="user:7", events=kinds)
+        job_id = await world.shot(url=FAILING)
+        await world.ended(job_id)
+        assert await Court(world).judge(later=3600) == 1
+        messages = await customer.until(2)
+    told = {message.kind: message.event for message in messages}
+    assert sorted(told) == kinds
+    assert {one["subject"] for one in told.values()} == {job_id}
+    assert told["compensated"]["data"]["meta"]["credits"] == 5
+    for message in messages:
+        message.verify(webhook.secrets[0])
+
+
+async def test_a_breach_of_a_job_that_retention_has_removed_is_paid_all_the_same(
+    court: Court, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E76
+    world = court.world
+    job_id = await world.shot(url=FAILING)
+    await world.ended(job_id)
+
+    async def gone(job_id: str, *_: Any, **__: Any) -> bool:
+        raise UnknownJob(job_id)
+
+    monkeypatch.setattr(world.app, "note", gone)
+    assert await court.judge(later=3600) == 1
     assert await world.balance() == (105, 0, 0)
 
 

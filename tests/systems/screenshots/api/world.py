@@ -31,6 +31,7 @@ backoff = { fixed = "50ms", jitter = "none" }
 max_attempts = 2
 backoff = { fixed = "50ms", jitter = "none" }
 """
+QUICK = {"poll": "20ms", "reclaim_every": "50ms", "stuck_every": "250ms", "grace": "1s"}
 SHOTS = "/api/v1/screenshots"
 ADMIN = "/api/v1/admin"
 PAGE = "https://example.com/page"
@@ -99,7 +100,7 @@ class World:
         self.screenshots: Screenshots = build(
             self.settings,
             open_browser=lambda: contextlib.nullcontext(browser),
-            **({"poll": "20ms", "reclaim_every": "50ms", "grace": "1s"} | (options or {})),
+            **(QUICK | (options or {})),
         )
         self.app = self.screenshots.app
         self.keys: dict[str, str] = {}

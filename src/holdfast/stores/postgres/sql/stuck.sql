@@ -1,5 +1,5 @@
 -- Attempts that run on for too long: their leases hold, but they began longer ago than their task is allowed.
--- $1 tasks, $2 how long an attempt of each may take, $3 limit
+-- $1 tasks, $2 how long an attempt of each may take, $3 limit, $4 only of this owner, $5 only these jobs (null: all)
 SELECT l.job_id, l.epoch, l.lane, l.attempt, j.max_attempts, l.crashes, j.max_crashes, s.worker, false AS overran
   FROM unnest($1::text[], $2::interval[]) AS m(task, most)
   JOIN holdfast.lane n ON n.task = m.task
@@ -8,4 +8,5 @@ SELECT l.job_id, l.epoch, l.lane, l.attempt, j.max_attempts, l.crashes, j.max_cr
   JOIN holdfast.job j ON j.id = l.job_id
  WHERE s.expires_at > holdfast.clock() AND l.claimed_at < holdfast.clock() - m.most
    AND (l.run_until IS NULL OR l.run_until >= holdfast.clock())
+   AND ($4::text IS NULL OR j.owner = $4::text) AND ($5::uuid[] IS NULL OR l.job_id = ANY ($5::uuid[]))
  ORDER BY l.claimed_at, l.job_id LIMIT $3::int

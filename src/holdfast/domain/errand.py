@@ -1,0 +1,74 @@
+"""An errand: what whoever executes a job outside is told, and what the message that tells it is called.
+
+A message may be lost, doubled or late; the job in the store is the truth. The first errand of a generation has one name,
+whoever tells it; each one after that names the wait it is for and its number in it. So all who look at the same time name
+it alike, and the outbox keeps it once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from holdfast.domain.job import JobId
+
+#: A job that waits for longer is told of again: its message may be lost.
+AGAIN_AFTER = timedelta(minutes=5)
+
+
+class Errand(NamedTuple):
+    """One generation of one job, to be executed outside."""
+
+    id: str  #: `<job id>.<generation>`: what reports about it name
+    job_id: JobId
+    generation: int
+    task: str
+    arguments: dict[str, Any]
+
+
+#: The body of the message for an errand, and its headers.
+Encode = Callable[[Errand], tuple[bytes, Mapping[str, str]]]
+
+
+class Waiting(NamedTuple):
+    """A job that waits to be executed outside, as the store has it."""
+
+    id: JobId
+    task: str
+    generation: int
+    attempt: int
+    payload: str
+    version: int
+    trace: str | None
+    since: datetime  #: it is due and nobody has it
+    due: bool  #: and nothing holds its lane; or it will be later
+
+
+def errand_id(job_id: str, generation: int) -> str:
+    return f"{job_id}.{generation}"
+
+
+def split_errand_id(errand: str) -> tuple[JobId, int]:
+    """The job and the generation that an errand's id names; `ValueError` when it is none."""
+    job_id, _, generation = errand.rpartition(".")
+    if not job_id or not (generation.isascii() and generation.isdigit()):
+        raise ValueError("this is not the id of an errand")
+    return JobId(job_id), int(generation)
+
+
+def told_again(errand: str, since: datetime, times: int) -> str:
+    """The name of the message that tells of an errand once more: its wait began at *since*, and this is its so-manieth."""
+    return f"{errand}@{round(since.timestamp() * 1000)}.{times}"
+
+
+def times_waited(since: datetime, now: datetime, again_after: timedelta) -> int:
+    """How often it should have been told again by now."""
+    return max(0, int((now - since) / again_after))
+
+
+def plain_json(errand: Errand) -> tuple[bytes, dict[str, str]]:
+    """The errand as a JSON object of its own fields: what is sent where a task says nothing else."""
+    body = json.dumps(errand._asdict(), ensure_ascii=False, separators=(",", ":")).encode()
+    return body, {"content-type": "application/json"}

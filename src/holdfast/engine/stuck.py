@@ -1,0 +1,36 @@
+"""Attempts that run on for too long while their worker lives, as people ask for them: found, and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.domain.job import JobFilter, StuckJob
+from holdfast.engine.engine import BATCH, Engine
+from holdfast.errors import UnknownTask, UsageError
+
+
+async def find_stuck(
+    engine: Engine, where: JobFilter, *, longer_than: timedelta | None, limit: int
+) -> list[StuckJob]:
+    """Of the tasks, the owner and the ids of *where*; *longer_than* instead of what each task says. Oldest first."""
+    if not 1 <= limit <= BATCH:
+        raise UsageError(f"limit is {limit}; at most {BATCH} stuck jobs are looked for at a time")
+    for task in where.tasks:
+        if task not in engine.tasks:
+            raise UnknownTask(task[:100], engine.tasks)
+    limits = engine.stuck_limits() if longer_than is None else dict.fromkeys(engine.tasks, longer_than)
+    wanted = {task: most for task, most in limits.items() if not where.tasks or task in where.tasks}
+    if not wanted:
+        return []
+    found = await engine.store.stuck(wanted, limit, owner=where.owner, ids=where.ids or None)
+    return [StuckJob(attempt, wanted[attempt.lane.task]) for attempt in found]
+
+
+async def take_back(engine: Engine, jobs: Sequence[StuckJob]) -> int:
+    """How many; of the others somebody else was first, or they have ended."""
+    unknown = [job.task for job in jobs if job.task not in engine.tasks]
+    if unknown:
+        raise UnknownTask(unknown[0], engine.tasks)
+    limits = {job.task: job.longer_than for job in jobs}
+    return await engine.reclaim_stuck([job.found for job in jobs], limits) if jobs else 0

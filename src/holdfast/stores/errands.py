@@ -1,0 +1,18 @@
+"""How the rows of both databases become jobs that wait to be told of (`holdfast.engine.errands` is the contract)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast.domain.errand import Waiting
+from holdfast.domain.job import JobId
+from holdfast.stores.shapes import Moment
+
+
+def waiting_jobs(rows: Iterable[Sequence[Any]], moment: Moment) -> list[Waiting]:
+    """Of id, task, generation, attempt, payload, version, trace, since, due."""
+    return [
+        Waiting._make((JobId(str(job_id)), *told, moment(since), bool(due)))
+        for job_id, *told, since, due in rows
+    ]

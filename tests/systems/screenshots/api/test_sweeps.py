@@ -1,0 +1,104 @@
+"""The sweeps of the source document: how often they come and how many they take, on a clock that moves when told (S4)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.duties.duties import Duties
+from holdfast.engine.engine import Engine
+from holdfast.testing import ManualClock, app_in_memory
+from systems.screenshots.settings import Settings
+from systems.screenshots.tasks import SCREENSHOT, build
+from tests.systems.screenshots.api.world import PAGE
+
+pytestmark = pytest.mark.anyio
+
+MINUTE = timedelta(minutes=1)
+
+
+def made(folder: Path, **knobs: Any) -> Holdfast:
+    """With pictures that may take hours: their own timeout would be first otherwise."""
+    patient: dict[str, Any] = {
+        "database_url": f"sqlite:///{folder / 'a.db'}",
+        "screenshot_price": 0,
+        "shot_seconds": 7_200.0,
+    }
+    return build(Settings(**(patient | knobs))).app
+
+
+async def hold(engine: Engine, jobs: int) -> None:
+    """So many pictures that never end, at a worker that lives."""
+    task = engine.tasks[SCREENSHOT]
+    await task.enqueue_many([({"url": f"{PAGE}/{n}"},) for n in range(jobs)])
+    session = await engine.store.open_session("slow", timedelta(days=1))
+    assert len(await engine.store.claim(session, [task.lane], jobs)) == jobs
+
+
+async def test_a_sweep_takes_back_a_hundred_stuck_jobs_and_comes_every_five_minutes(
+    tmp_path: Path,
+) -> None:  # S4 E30
+    clock = ManualClock()
+    with app_in_memory(made(tmp_path), clock=clock) as app:
+        engine = await app.engine()
+        duties = Duties(engine)
+        await duties.turn()  # as its worker starts: from here on every five minutes
+        await hold(engine, 250)
+        seen = []
+        for _ in range(46):
+            clock.advance(MINUTE)
+            await duties.turn()
+            seen.append(len(await app.stuck(limit=500)))
+    # Stuck after 30 minutes: the sweep of minute 30 is a moment too early, the next are those of minute 35, 40 and 45.
+    assert seen[:30] == [0] * 30
+    assert seen[30:34] == [250] * 4
+    assert seen[34:39] == [150] * 5
+    assert seen[39:44] == [50] * 5
+    assert seen[44:] == [0, 0]
+
+
+async def test_interval_and_batch_of_the_sweep_are_settings(tmp_path: Path) -> None:  # S4
+    clock = ManualClock()
+    given = {"STUCK_AFTER_SEC": "60", "STUCK_JOBS_EVERY_SEC": "120", "STUCK_JOBS_BATCH": "3"}
+    knobs = Settings.read(given)
+    app = made(
+        tmp_path,
+        stuck_after_sec=knobs.stuck_after_sec,
+        stuck_jobs_every_sec=knobs.stuck_jobs_every_sec,
+        stuck_jobs_batch=knobs.stuck_jobs_batch,
+    )
+    with app_in_memory(app, clock=clock):
+        engine = await app.engine()
+        duties = Duties(engine)
+        await duties.turn()
+        await hold(engine, 5)
+        clock.advance(timedelta(seconds=119))
+        await duties.turn()
+        assert len(await app.stuck()) == 5
+        clock.advance(timedelta(seconds=1))
+        await duties.turn()
+        assert len(await app.stuck()) == 2
+
+
+async def test_jobs_that_are_due_later_are_looked_for_each_second(tmp_path: Path) -> None:  # S4
+    """Sooner than this system promises, so that a retry whose worker has died is not late either."""
+    clock = ManualClock()
+    with app_in_memory(made(tmp_path), clock=clock) as app:
+        engine = await app.engine()
+        looks: list[float] = []
+        promote = engine.store.promote
+
+        async def look(limit: int) -> timedelta | None:
+            looks.append(round(clock.monotonic() - began))
+            return await promote(limit)
+
+        engine.store.promote = look  # type: ignore[method-assign]
+        began, duties = clock.monotonic(), Duties(engine)
+        for _ in range(5):
+            await duties.turn()
+            clock.advance(timedelta(seconds=1))
+        assert looks == [0, 1, 2, 3, 4]

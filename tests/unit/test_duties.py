@@ -1,0 +1,96 @@
+"""When the duties look for jobs that are due, on a clock that moves when told: seldom, and at once for what is known of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Holdfast, Retry
+from holdfast.duties.duties import Duties
+from holdfast.engine.engine import Engine
+from holdfast.errors import StoreUnavailable
+from holdfast.testing import ManualClock, app_in_memory
+
+pytestmark = pytest.mark.anyio
+
+SECOND = timedelta(seconds=1)
+
+
+class Watch:
+    """Duties that sweep once an hour, and the seconds at which they looked for jobs that are due."""
+
+    def __init__(self, app: Holdfast, engine: Engine, clock: ManualClock) -> None:
+        self.app, self.engine, self.clock, self.duties = app, engine, clock, Duties(engine)
+        self.looks: list[int] = []
+        self.away = False
+        self._promote, self._began = engine.store.promote, clock.monotonic()
+        engine.store.promote = self._look  # type: ignore[method-assign]
+
+    async def _look(self, limit: int) -> timedelta | None:
+        self.looks.append(round(self.clock.monotonic() - self._began))
+        if self.away:
+            raise StoreUnavailable("away")
+        return await self._promote(limit)
+
+    async def pass_by(self, seconds: int) -> None:
+        for _ in range(seconds):
+            await self.duties.turn()
+            self.clock.advance(SECOND)
+
+
+@pytest.fixture
+async def watch() -> AsyncIterator[Watch]:
+    app, clock = Holdfast("memory://", promote_every="1h"), ManualClock()
+
+    @app.task(retry=Retry(3, base="10s", jitter="none"))
+    async def shoot() -> None: ...
+
+    with app_in_memory(app, clock=clock):
+        yield Watch(app, await app.engine(), clock)
+
+
+async def test_without_a_word_they_look_at_their_interval(watch: Watch) -> None:  # S4
+    await watch.pass_by(3_700)
+    assert watch.looks == [0, 3600]
+
+
+async def test_what_they_were_told_of_is_looked_for_at_its_time_and_once_more(watch: Watch) -> None:  # S4
+    await watch.pass_by(5)
+    watch.duties.expect(timedelta(seconds=10))
+    watch.duties.expect(timedelta(seconds=20))
+    await watch.pass_by(60)
+    assert watch.looks == [0, 15, 16]
+
+
+async def test_the_retry_of_a_job_that_was_taken_back_is_expected(watch: Watch) -> None:  # S4 E30
+    await watch.pass_by(5)
+    task = watch.app.tasks["shoot"]
+    await task.enqueue()
+    store = watch.engine.store
+    session = await store.open_session("lost", SECOND)
+    assert await store.claim(session, [task.lane], 1)
+    await watch.pass_by(30)
+    # Lost after a second, found at the next look for such, and due at once: it was not the job's fault.
+    assert watch.looks[:2] == [0, 7]
+
+
+async def test_the_end_of_a_pause_is_seen_soon(watch: Watch) -> None:  # S4 E27
+    for duty in ("retries", "delayed"):
+        await watch.app.pause(duty, kind="duty", duration="60s")
+    await watch.pass_by(58)
+    assert watch.looks == [0]
+    await watch.pass_by(10)
+    assert watch.looks[1:] == [60] or watch.looks[1:] == [61]
+
+
+async def test_a_store_that_was_away_is_asked_again_for_what_is_expected(watch: Watch) -> None:  # S4
+    await watch.pass_by(5)
+    watch.duties.expect(timedelta(seconds=2))
+    watch.away = True
+    await watch.pass_by(10)
+    assert watch.looks == [0, *range(7, 15)]
+    watch.away = False
+    await watch.pass_by(10)
+    assert watch.looks[9:] == [15, 16]
