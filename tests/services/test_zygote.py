@@ -41,7 +41,7 @@ def test_it_ends_as_any_other(start: type, code: str, left: int) -> None:
 
 def test_it_leads_a_group_that_is_killed_as_one() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
-    process = zygote.Process(
+    process: subprocess.Popen[bytes] = zygote.Process(
         [sys.executable, "-c", code],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
