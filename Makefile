@@ -34,7 +34,7 @@ run: ## Set up and start a system (SYSTEM=converter|grading|reports|screenshots 
 test: setup ## Set up and run the whole suite, with private servers
 	@tools/system
 	@$(MAKE) lint
-	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 8 $(ARGS)
 
 lint: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run .venv/bin/ruff format ." >&2; exit 1; }
@@ -43,7 +43,7 @@ lint: setup
 	@$(BIN)/lint-imports --no-logo >.boot/imports.log 2>&1 || { cat .boot/imports.log >&2; exit 1; }
 
 check: lint ## Format, lint, types, import arrows, fast tests
-	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup -m "not slow and not service" $(ARGS)
+	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 8 -m "not slow and not service" $(ARGS)
 
 bench: setup ## Measure speed; figures go to the terminal
 	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }

@@ -22,9 +22,10 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.services import keeper, zygote
 from tests.services.nats import NatsServer
@@ -47,9 +48,45 @@ SERVICES = {
 #: Tests that share servers, or what is kept there: all of a module run in one process, in their order.
 TOGETHER = ("tests/client/", "tests/http/", "tests/systems/")
 #: RabbitMQ takes longer to start than these take to run: one process has it for all of them.
-AT_THE_BROKER = ("tests/dispatch/", "tests/transports/", "tests/e2e/faults/test_relay.py")
+AT_THE_BROKER = (
+    "tests/dispatch/",
+    "tests/transports/",
+    "tests/e2e/faults/test_relay.py",
+    "tests/systems/grading/test_celery_plugin.py",
+)
 _numbers = itertools.count(1)
 T = TypeVar("T")
+
+
+def group_of(test_id: str) -> str:
+    """What runs in one process: tests of the same group."""
+    if test_id.startswith(AT_THE_BROKER):
+        return "broker"
+    return test_id.partition("::")[0] if test_id.startswith(TOGETHER) else test_id
+
+
+class InGroups(LoadScopeScheduling):  # type: ignore[misc]
+    """Hands whole groups to the test processes. The way of xdist, its marker, has no effect under pytest 9.2."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InGroups:
+    config.option.loadscopereorder = False  # the order is ours
+    return InGroups(config, log)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Where the reports of all processes arrive: a group that was split would start its servers twice and tell nobody."""
+    node = getattr(report, "node", None)
+    if node is not None:
+        first = _ran_by.setdefault(group_of(report.nodeid), node.gateway.id)
+        assert first == node.gateway.id, f"{group_of(report.nodeid)} runs in {first} and in {node.gateway.id}"
+
+
+_ran_by: dict[str, str] = {}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -57,34 +94,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if SERVICES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.service)
-        group = _group_of(item)
-        if group is not None and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group))
     items[:] = _mixed(items)
-
-
-def _group_of(item: pytest.Item) -> str | None:
-    if item.nodeid.startswith(AT_THE_BROKER):
-        return "broker"
-    return item.nodeid.partition("::")[0] if item.nodeid.startswith(TOGETHER) else None
 
 
 def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
     """Those that wait for servers between those that compute, so that the cores are busy from the beginning to the end; the
     groups come early, because the last of them ends alone."""
     groups: dict[str, list[pytest.Item]] = {}
-    single: list[pytest.Item] = []
     for item in items:
-        marker = item.get_closest_marker("xdist_group")
-        if marker is None:
-            single.append(item)
-        else:
-            groups.setdefault(str(marker.args[0]), []).append(item)
-    stride = max(1, int(len(single) * 0.7 / max(1, len(groups))))
+        groups.setdefault(group_of(item.nodeid), []).append(item)
+    single = [item for (item, *others) in groups.values() if not others]
+    several = [group for group in groups.values() if len(group) > 1]
+    stride = max(1, int(len(single) * 0.7 / max(1, len(several))))
     mixed: list[pytest.Item] = []
-    for place, group in enumerate(groups.values()):
+    for place, group in enumerate(several):
         mixed += [*group, *single[place * stride : (place + 1) * stride]]
-    return mixed + single[len(groups) * stride :]
+    return mixed + single[len(several) * stride :]
 
 
 def pytest_unconfigure() -> None:

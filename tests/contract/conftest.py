@@ -1,8 +1,9 @@
-"""One contract, every store: each test here runs on memory, SQLite and PostgreSQL, the oldest and the newest we serve."""
+"""One contract, every store: each test here runs on memory, on SQLite, on the oldest PostgreSQL that we serve, and on the
+newest through PgBouncer in transaction mode; what is most of life also on the newest without it (`postgres18`)."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -15,18 +16,22 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import ManualClock
 from holdfast.wiring import SystemClock, SystemThreads
+from tests.conftest import installed
 from tests.contract.world import World
+from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Postgres
 
 TEMPLATE = "holdfast_template"
 _numbers = count(1)
-STORES = ("memory", "sqlite", "postgres", "postgres18")
+STORES = ("memory", "sqlite", "postgres", "pooled")
 
 
 @pytest.fixture(params=STORES)
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    if request.param.startswith("postgres"):
-        async for world in _postgres_world(request):
+    if request.param in ("postgres", "postgres18", "pooled"):
+        pooler = request.getfixturevalue("one_session") if request.param == "pooled" else None
+        server = request.getfixturevalue("postgres18" if pooler else request.param)
+        async with on_postgres(server, pooler) as world:
             yield world
         return
     clock = ManualClock()
@@ -45,12 +50,22 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await store.close()
 
 
-async def _postgres_world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+@pytest.fixture(scope="session")
+def one_session(postgres18: Postgres) -> Iterator[PgBouncer]:
+    """It has a single session to lend. That is hard on whoever would need two at once, and it lets the tests move the
+    clock, which is a setting of the session."""
+    with installed(lambda: PgBouncer(postgres18, sessions=1)) as running:
+        yield running
+
+
+@asynccontextmanager
+async def on_postgres(server: Postgres, pooler: PgBouncer | None = None) -> AsyncIterator[World]:
     from holdfast.stores.postgres import PostgresStore
 
-    async with migrated(request.getfixturevalue(request.param)) as url:
+    async with migrated(server) as url:
+        way = url if pooler is None else f"{pooler.route(url)}?prepare=off"
         clock: Clock = SystemClock()
-        store = PostgresStore(url, clock, SystemThreads())
+        store = PostgresStore(way, clock, SystemThreads())
         await store.open()
 
         async def advance(by: Duration) -> None:

@@ -18,9 +18,6 @@ from holdfast.errors import Conflict, InsufficientCredits, QuotaExceeded, Unknow
 from holdfast.wiring import SystemIds, make_books
 from tests.contract.world import MINUTE, World, bury, done, release, retry
 
-# What differs between the two versions of PostgreSQL is not asked for here.
-pytestmark = pytest.mark.parametrize("world", ["memory", "sqlite", "postgres"], indirect=True)
-
 ANN, ACME = "user:ann", "org:acme"
 
 

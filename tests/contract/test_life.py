@@ -12,7 +12,11 @@ from holdfast.domain.verdict import Verdict
 from holdfast.engine.ports import Answer
 from holdfast.errors import LeaseLost
 from holdfast.wiring import SystemIds
+from tests.contract.conftest import STORES
 from tests.contract.world import LANE, MINUTE, World, bury, done, release, retry
+
+# E51 E52: the whole file
+pytestmark = pytest.mark.parametrize("world", [*STORES, "postgres18"], indirect=True)
 
 
 async def test_an_enqueued_job_is_queued_and_on_record(world: World) -> None:  # E1 E3a E60

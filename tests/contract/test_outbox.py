@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from holdfast.domain.outbox import Standing, Taken
 from tests.contract.outboxes import (
     SPAN,
@@ -321,6 +323,7 @@ async def test_a_number_is_not_used_again_after_its_message_was_forgotten(world:
     assert (await of(world.store, "2")).number > number
 
 
+@pytest.mark.parametrize("world", ["memory", "sqlite", "postgres", "postgres18"], indirect=True)
 async def test_who_waits_is_woken_by_a_message(world: World) -> None:  # E44
     async with another(world) as other, asyncio.timeout(20):
         waiting = asyncio.create_task(world.store.wait_for_messages([TOPIC], 60))

@@ -18,13 +18,6 @@ from tests.services.rabbitmq import RabbitMq
 from tests.services.redis import RedisServer
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:  # in one worker: the servers are theirs
-        if item.nodeid.startswith("tests/dispatch/"):
-            item.add_marker(pytest.mark.xdist_group("dispatch"))
-
-
 @pytest.fixture(scope="session")
 def own_redis() -> Iterator[RedisServer]:
     """One that may be killed."""

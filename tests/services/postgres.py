@@ -172,9 +172,10 @@ class Postgres:
 
     def create_database(self, name: str, template: str = "template1") -> str:
         """A new database, copied from the template; its URL. Nobody may be connected to the template."""
-        self._administer(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
-        )
+        words = "CREATE DATABASE {} TEMPLATE {}"
+        if self.binaries.major >= 15:
+            words += " STRATEGY file_copy"  # half the work of the other way for a few MB; older ones know only this
+        self._administer(sql.SQL(words).format(sql.Identifier(name), sql.Identifier(template)))
         self.databases.add(name)
         return self.url(name)
 

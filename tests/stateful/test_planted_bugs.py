@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from holdfast.domain.job import JobId, Lease, Settlement
@@ -30,12 +30,13 @@ from tests.stateful.machine import Bench, Machine
 Patch = pytest.MonkeyPatch
 pytestmark = pytest.mark.timeout(120)
 
+#: Of the few that were tried each finds all of them, some after many examples; this one soon.
+SEED = 8
 #: Enough to find each of these several times over, and no time spent on making the story short.
 EAGER = settings(
     max_examples=1000,
     stateful_step_count=50,
     deadline=None,
-    derandomize=True,
     database=None,
     report_multiple_bugs=False,
     print_blob=False,
@@ -174,7 +175,7 @@ def hunt(make: Callable[[], Bench]) -> None:
     class Hunter(Machine):
         make_bench = staticmethod(make)
 
-    run_state_machine_as_test(Hunter, settings=EAGER)
+    run_state_machine_as_test(seed(SEED)(Hunter), settings=EAGER)
 
 
 @pytest.mark.parametrize("plant", SQLITE, ids=lambda plant: plant.__name__)

@@ -11,9 +11,9 @@ from tests.e2e.faults.world import Site
 pytestmark = pytest.mark.slow
 
 
-async def test_eight_workers_start_each_of_two_thousand_jobs_once(site: Site) -> None:  # E4 E5
+async def test_eight_workers_start_each_of_a_thousand_jobs_once(site: Site) -> None:  # E4 E5
     await site.crew(8, lease="10s", heartbeat="3s")  # eight on two cores: slow is not dead
-    ids = await site.enqueue_many("nothing", [{}] * 2000)
+    ids = await site.enqueue_many("nothing", [{}] * 1000)
     await site.drained()
     starts = Counter(line["name"] for line in site.journal("start"))
     assert starts == Counter(ids)

@@ -1,6 +1,6 @@
 """Behind PgBouncer in transaction mode: everybody's statements share three sessions, and nothing may be kept on them.
 
-The contract of the store is tried through it in tests/contract/test_pgbouncer.py.
+The contract of the store is tried through it in tests/contract (`pooled`).
 """
 
 from __future__ import annotations

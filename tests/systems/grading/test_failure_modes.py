@@ -25,7 +25,7 @@ from tests.services.postgres import Postgres
 from tests.services.rabbitmq import RabbitMq
 from tests.systems.grading.stack import COOLDOWN, SECRET, Stack
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("grading")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
+from holdfast.stores.postgres.arrays import Connection
 
 #: Set on our own connections: a plan cached while the tables were empty must not walk them when they are full, and a
 #: worker that is frozen inside a transaction must not hold a row that others need.
@@ -141,6 +142,7 @@ class Lines:
                 self.url,
                 timeout=CONNECT_SECONDS,
                 command_timeout=COMMAND_SECONDS,
+                connection_class=Connection,
                 statement_cache_size=0 if self.pooled else 200,
                 server_settings={} if self.pooled else {**SETTINGS, **settings},
             )

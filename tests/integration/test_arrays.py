@@ -1,0 +1,67 @@
+"""What every database answers alike is asked once in a process."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from holdfast.stores.postgres import arrays
+from holdfast.stores.postgres.lines import Lines
+
+NOW = datetime.now(UTC)
+VALUES: dict[str, list[Any]] = {
+    "boolean": [True, None],
+    "bytea": [b"\x00", b""],
+    "smallint": [1, -1],
+    "integer": [2**31 - 1],
+    "text": ["a", '"{}', None],
+    "bigint": [2**63 - 1],
+    "double precision": [0.5],
+    "timestamptz": [NOW],
+    "interval": [timedelta(seconds=1.5)],
+    "uuid": [uuid.uuid4()],
+}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
+    """What asyncpg looked up, from a process that knows nothing."""
+    asked: list[set[int]] = []
+    look_up: Any = asyncpg.Connection._introspect_types  # type: ignore[attr-defined]
+
+    async def noted(connection: Any, typeoids: Iterable[int], timeout: float | None) -> Any:
+        asked.append(set(typeoids))
+        return await look_up(connection, typeoids, timeout)
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", noted)
+    monkeypatch.setattr(arrays, "_told", [])
+    return asked
+
+
+@pytest.mark.parametrize("prepare", ["on", "off"])
+async def test_arrays_are_looked_up_once_for_all_connections(
+    postgres_url: str, asked: list[set[int]], prepare: str
+) -> None:
+    lines = Lines(f"{postgres_url}?prepare={prepare}")
+    for _ in range(2):
+        connection = await lines.connect()
+        for kind, values in VALUES.items():
+            assert await connection.fetchval(f"SELECT $1::{kind}[]", values) == values
+        await connection.close()
+    assert len(asked) == 1
+
+
+async def test_what_a_database_has_of_its_own_is_looked_up_there(
+    postgres_url: str, asked: list[set[int]]
+) -> None:
+    connection = await Lines(postgres_url).connect()
+    await connection.execute("CREATE TYPE mood AS ENUM ('good', 'bad')")
+    assert await connection.fetchval("SELECT $1::mood[]", ["bad"]) == ["bad"]
+    assert await connection.fetchval("SELECT $1::numrange[]", []) == []
+    assert len(asked) == 2
+    await connection.close()
