@@ -31,10 +31,12 @@ class _Asked(NamedTuple):
 
 class Connection(_Base):
     async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> tuple[Any, Any]:
+        base: Any = super()
         if not _OURS.issuperset(typeoids):
-            return await super()._introspect_types(typeoids, timeout)
-        if _told:
-            return _told, _Asked("kept")
-        types, statement = await super()._introspect_types(_OURS, timeout)
-        _told[:] = types
+            types, statement = await base._introspect_types(typeoids, timeout)
+        elif _told:
+            types, statement = _told, _Asked("kept")
+        else:
+            types, statement = await base._introspect_types(_OURS, timeout)
+            _told[:] = types
         return types, statement
