@@ -123,7 +123,9 @@ def test_a_worker_that_cannot_finish_gives_the_job_back(site: RunningSite) -> No
     assert worker.wait(10) == 0
     job = site.job(job_id)
     assert (job["state"], job["attempt"]) == ("queued", 0)  # it was no failure, and is not counted
-    assert site.left_over() == []
+    assert [
+        name for name in site.left_over() if job_id in name
+    ] == []  # those of killed workers stay for the sweep
     site.gateway.http.delete("/faults")
     site.start_worker()
     assert site.until(job_id)["state"] == "complete"
