@@ -17,6 +17,7 @@
 | `nats_server`      | session  | a running `NatsServer`                                                    |
 """
 
+import gc
 import itertools
 import logging
 import os
@@ -87,6 +88,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 _ran_by: dict[str, str] = {}
+
+
+def pytest_configure() -> None:
+    gc.disable()  # all that is imported and collected stays until the end: looking through it again and again is a waste
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -11,7 +11,7 @@ from systems.screenshots.web.problems import Refused
 
 
 async def retry(app: Holdfast, row: JobRow, *, by: str) -> int:
-    """Its place in line. 400 when the job is not one to retry, 409 when somebody else was first."""
+    """Its place in line; 0: it runs. 400 when the job is not one to retry, 409 when somebody else was first."""
     if row.state is State.COMPLETE:
         raise _not_retryable(app, row)
     running = row.state is State.PROCESSING
@@ -20,7 +20,9 @@ async def retry(app: Holdfast, row: JobRow, *, by: str) -> int:
     try:
         return await app.retry(row.id, by=by)
     except Conflict:
-        if running and not taken:
+        if taken:
+            return 0  # the automatic retry that taking it back has brought about was quicker than this one
+        if running:
             raise _not_retryable(app, row) from None
         raise
 
