@@ -31,7 +31,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from tests.services import keeper, zygote
 from tests.services.nats import NatsServer
 from tests.services.pgbouncer import PgBouncer
-from tests.services.postgres import NotInstalled, Postgres
+from tests.services.postgres import NotInstalled, Postgres, in_memory
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import RabbitMq
 from tests.services.redis import RedisServer
@@ -91,6 +91,11 @@ _ran_by: dict[str, str] = {}
 
 
 def pytest_configure() -> None:
+    memory = in_memory()
+    if (
+        memory is not None
+    ):  # for the folders of the tests, whose thousands of files are made and removed there
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
     gc.disable()  # all that is imported and collected stays until the end: looking through it again and again is a waste
 
 

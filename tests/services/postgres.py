@@ -100,7 +100,7 @@ class Postgres:
     ) -> None:
         self.binaries = find_binaries(major)
         self.settings = (*ALWAYS, *(() if durable else HASTY), *settings)
-        self.folder = temporary_folder(None if durable else _in_memory())
+        self.folder = temporary_folder(None if durable else in_memory())
         self.data = self.folder / "data"
         self.log = self.folder / "log"
         self.password = secrets.token_hex(8)
@@ -293,7 +293,8 @@ def temporary_folder(parent: Path | None = None) -> Path:
     return folder
 
 
-def _in_memory() -> Path | None:
+def in_memory() -> Path | None:
+    """A folder in memory, where there is enough of it."""
     with contextlib.suppress(OSError):
         if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH:
             return MEMORY

@@ -122,7 +122,7 @@ class RunningSite:
     # -- use ----------------------------------------------------------------------------------------------------------
     def browser(self) -> httpx2.Client:
         """Somebody with a cookie jar of their own."""
-        self._browsers.append(httpx2.Client(base_url=self.url, timeout=30))
+        self._browsers.append(httpx2.Client(base_url=self.url, timeout=30, verify=False))
         return self._browsers[-1]
 
     def close_browsers(self) -> None:
