@@ -92,9 +92,7 @@ _ran_by: dict[str, str] = {}
 
 def pytest_configure() -> None:
     memory = in_memory()
-    if (
-        memory is not None
-    ):  # for the folders of the tests, whose thousands of files are made and removed there
+    if memory is not None:  # for the folders of the tests, with thousands of small files
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
     gc.disable()  # all that is imported and collected stays until the end: looking through it again and again is a waste
 

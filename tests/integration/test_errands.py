@@ -251,7 +251,8 @@ async def test_what_is_paused_is_not_told_of_until_it_is_resumed(hasty: Holdfast
             return len(await told(hasty, before.id)) > 1 and bool(await told(hasty, handle.id))
 
         await until(both_told)
-    assert (await names(hasty, handle.id))[0] == ".1"
+    # Resumed between two looks of the duty, it is told of as one that waits for too long: that is an errand as well.
+    assert (await names(hasty, handle.id))[0].partition("@")[0] == ".1"
 
 
 async def test_an_errand_that_cannot_be_written_does_not_keep_the_others(
