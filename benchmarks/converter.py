@@ -24,9 +24,9 @@ from typing import Any
 import httpx2
 
 from holdfast import Holdfast, JobRow, State
+from systems.common.parts import Part
 from systems.converter.samples import plain
 from systems.converter.settings import Settings
-from systems.converter.storing import Part
 from systems.converter.tasks import Converter, build
 
 ROOT = Path(__file__).parents[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,6 +16,12 @@ from benchmarks.scenarios import EVERY, Plan, taking_part
 from benchmarks.subjects import FLOOR, OURS, SUBJECTS, chosen
 
 ADAPTERS = Path(report.__file__).parent / "adapters"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in ADAPTERS.parent.glob("[a-z]*.py")))
+def test_every_benchmark_can_be_begun(name: str) -> None:
+    """They are run by hand and seldom: what they use has moved away more than once."""
+    assert import_module(f"benchmarks.{name}").__doc__
 
 
 def cell(subject: str, scenario: str, number: int = 1, **figures: Any) -> dict[str, Any]:
