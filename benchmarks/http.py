@@ -45,9 +45,10 @@ is one process; the clients share its processors ({about}). Read the ratios: the
 Ours checks the key, counts the request against its owner's rate, checks the arguments against the task, and stores the job
 with its event; all requests that wait together are committed together, so a hundred clients may get much more than
 one, as far as there are processors for them. In the flood, twenty clients of one owner, who has used up its rate (6,000 a minute), send as fast as they are
-answered, and are refused with 429; another owner sends fifty a second. Whoever does not heed refusals is told them later (80 ms).
-What its rate does allow comes in blocks of a twentieth, as fast as it can be sent, and keeps others waiting for that moment:
-where the figure of the flood is missed, this is the likely reason, and it has not been proven yet.
+answered, and are refused with 429; another owner sends fifty a second. Whoever does not heed refusals is told them later (50 to
+90 ms), and what its rate does allow comes in blocks of a thousandth instead of a twentieth, so that others need not wait for
+bursts. Where a hundred clients do not get five times as much as one: a commit takes less than a millisecond on this disk, one
+client is nearly as fast as the processor lets it be, and there is not five times as much of that.
 
 How long lists take among a million jobs is measured by `python -m benchmarks.lists sqlite` and `… postgres`. That five hundred
 streams are served by one reader of the log is a test: `tests/http/test_stream.py`.

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from holdfast.domain.access import Role
+from holdfast.domain.limits import Rate
 from holdfast.http import api
+from holdfast.http.limits import Rates
+from holdfast.http.problems import Problem
 from holdfast.testing import ManualClock
 from tests.http.world import API, House, new_app, new_house
 
@@ -75,3 +79,42 @@ async def test_servers_count_together_and_ask_the_store_once_a_block(
     assert codes.count(200) == 200
     assert codes.count(429) == 100
     assert charges <= 24  # 20 blocks of 10, and a refusal or two on each side
+
+
+class SleepsAtOnce(ManualClock):
+    """Notes how long somebody was made to wait, and moves on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+async def test_who_does_not_heed_refusals_is_told_later_and_let_in_evenly() -> None:  # E66
+    clock = SleepsAtOnce()
+    rates = Rates(new_app(clock=clock), clock, Rate.read("6000/min"))
+
+    async def allowed(times: int) -> int:
+        done = 0
+        for _ in range(times):
+            with suppress(Problem):
+                await rates.take("flood")
+                done += 1
+        return done
+
+    assert await allowed(6000) == 6000
+    assert await allowed(51) == 0  # the first closes the door, fifty find it closed
+    assert clock.waits == []  # somebody who tries a few times more has done nothing wrong
+    assert await allowed(20) == 0
+    assert len(set(clock.waits)) == 20
+    assert all(0.05 <= wait < 0.1 for wait in clock.waits)
+    clock.advance(3.1)  # the wait for a block of 300, which it was told first
+    assert await allowed(1000) == 306
+    clock.advance(0.07)
+    assert await allowed(50) == 6  # a thousandth, as soon as that is free
+    clock.advance(121)
+    assert await allowed(301) == 301  # it has kept to its rate for long enough: in blocks again
+    clock.advance(0.07)
+    assert (await rates.take("flood"))[1][1].startswith(b'"owner";r=298;')

@@ -13,11 +13,13 @@ from holdfast.engine.lanestore import Charge
 from holdfast.engine.ports import Clock
 from holdfast.http.problems import Problem
 
-#: The share of a rate that a server takes from the store at a time.
-_BLOCKS = 20
+#: The share of a rate that a server takes from the store at a time; and for whoever was refused lately, so that what it may
+#: do comes evenly and not in bursts that others wait for.
+_BLOCKS, _SMALL_BLOCKS = 20, 1000
 _MOST_REMEMBERED = 10_000
-#: Refusals that are told at once, and how long the others wait.
-_AT_ONCE, _LATER_SECONDS = 200, 0.08
+#: Refusals that are told at once, and how long the others wait: spread, for those who wait together come back together.
+_AT_ONCE, _LATER_SECONDS, _SPREAD_SECONDS = 50, 0.05, 0.04
+_GOLDEN = 0.618
 _POLICY = "owner"
 
 
@@ -26,7 +28,7 @@ class _Bucket:
     left: int = 0
     stale_at: float = 0.0  #: what is left is given up then: it was of a time that is over
     shut_until: float = 0.0
-    refused: int = 0  #: since it was shut
+    refused: int = 0  #: since it last kept to its rate for a whole window
     leasing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -69,20 +71,23 @@ class Rates:
         if self._clock.monotonic() < bucket.shut_until:
             bucket.refused += 1
             if bucket.refused > _AT_ONCE:
-                await self._clock.sleep(_LATER_SECONDS)
+                await self._clock.sleep(_LATER_SECONDS + _SPREAD_SECONDS * (bucket.refused * _GOLDEN % 1))
 
     async def _lease(self, scope: str, bucket: _Bucket) -> None:
         now = self._clock.monotonic()
         if now < bucket.shut_until:
             raise self._refused(bucket.shut_until - now)
-        charge = Charge(f"api:{scope}", "rate", self._rate.count, self._block, self._rate.per)
+        if now - bucket.shut_until > self._window:
+            bucket.refused = 0
+        block = max(1, self._rate.count // _SMALL_BLOCKS) if bucket.refused > _AT_ONCE else self._block
+        charge = Charge(f"api:{scope}", "rate", self._rate.count, block, self._rate.per)
         [refusal] = await (await self._app.engine()).store.charge([[charge]])
         now = self._clock.monotonic()
         if refusal is not None:
             wait = refusal.resets_in.total_seconds()
-            bucket.shut_until, bucket.refused = now + wait, 0
+            bucket.shut_until = now + wait
             raise self._refused(wait)
-        bucket.left, bucket.stale_at = self._block, now + self._window
+        bucket.left, bucket.stale_at = block, now + self._window
 
     def _refused(self, seconds: float) -> Problem:
         wait = max(1, ceil(seconds))
