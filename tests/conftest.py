@@ -94,11 +94,11 @@ def pytest_configure() -> None:
     memory = in_memory()
     if memory is not None:  # for the folders of the tests, with thousands of small files
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
-    gc.disable()  # all that is imported and collected stays until the end: looking through it again and again is a waste
+    gc.disable()  # until all is collected, which stays until the end: looking through it again and again is a waste
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()
+    gc.collect()
     gc.enable()
 
 
