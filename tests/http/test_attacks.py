@@ -10,7 +10,6 @@ import re
 import time
 import unicodedata
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -378,14 +377,9 @@ def naughty() -> Iterator[str]:
             yield from ("".join(chance.choices(chars, k=size)) for size in (1, 2, 20))
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.service)])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
-    url = "memory://"
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    elif request.param == "postgres":
-        url = request.getfixturevalue("postgres_url")
-    app = new_app(url)
+@pytest.fixture
+async def house(store_url: str) -> AsyncIterator[House]:
+    app = new_app(store_url)
 
     @app.task
     async def take(value: Any) -> Any:

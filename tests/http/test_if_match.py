@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -23,14 +22,9 @@ RACES: dict[str, tuple[str, str, str]] = {
 }
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.service)])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
-    url = "memory://"
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    elif request.param == "postgres":
-        url = request.getfixturevalue("postgres_url")
-    app = new_app(url)
+@pytest.fixture
+async def house(store_url: str) -> AsyncIterator[House]:
+    app = new_app(store_url)
     await app.migrate()
     async with app:
         yield new_house(app)

@@ -9,7 +9,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -63,14 +62,9 @@ def new_scheduling_app(url: str = "memory://", **settings: Any) -> House:
     return new_house(app, **{name: settings[name] for name in settings if name == "clock"})
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.service)])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
-    url = "memory://"
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    elif request.param == "postgres":
-        url = request.getfixturevalue("postgres_url")
-    house = new_scheduling_app(url)
+@pytest.fixture
+async def house(store_url: str) -> AsyncIterator[House]:
+    house = new_scheduling_app(store_url)
     await house.app.migrate()
     async with house.app:
         yield house

@@ -39,7 +39,9 @@ def stuck(
     """Attempts that run on for too long while their worker lives, oldest first. Needs --app, whose tasks say for how long."""
     found = ask(app, url, lambda app: _find(app, longer_than, limit=limit, **where))
     if as_json:
-        print_json({"jobs": [_view(one) for one in found]})
+        from holdfast.engine.stuck import stuck_view
+
+        print_json({"jobs": [stuck_view(one) for one in found]})
         return
     from holdfast.cli.tables import show_table
     from holdfast.domain.duration import spell
@@ -84,18 +86,3 @@ async def _find(app: Holdfast, longer_than: str | None, **asked: Any) -> list[St
             "which jobs are stuck is said by their tasks; name the app that has them: --app pkg.module:name"
         )
     return await app.stuck(longer_than=longer_than, **asked)
-
-
-def _view(one: StuckJob) -> dict[str, Any]:
-    from holdfast.domain.duration import spell
-
-    return {
-        "id": one.id,
-        "task": one.task,
-        "queue": one.queue,
-        "attempt": one.attempt,
-        "max_attempts": one.max_attempts,
-        "worker": one.worker,
-        "epoch": one.epoch,
-        "longer_than": spell(one.longer_than),
-    }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
+from holdfast.domain.duration import spell
 from holdfast.domain.job import JobFilter, StuckJob
 from holdfast.engine.engine import BATCH, Engine
 from holdfast.errors import UnknownTask, UsageError
@@ -34,3 +36,17 @@ async def take_back(engine: Engine, jobs: Sequence[StuckJob]) -> int:
         raise UnknownTask(unknown[0], engine.tasks)
     limits = {job.task: job.longer_than for job in jobs}
     return await engine.reclaim_stuck([job.found for job in jobs], limits) if jobs else 0
+
+
+def stuck_view(one: StuckJob) -> dict[str, Any]:
+    """As the front doors tell it."""
+    return {
+        "id": one.id,
+        "task": one.task,
+        "queue": one.queue,
+        "attempt": one.attempt,
+        "max_attempts": one.max_attempts,
+        "worker": one.worker,
+        "epoch": one.epoch,
+        "longer_than": spell(one.longer_than),
+    }

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from holdfast.domain.access import Action
-from holdfast.domain.duration import spell
 from holdfast.domain.job import StuckJob
 from holdfast.domain.lanes import ScopeKind
 from holdfast.engine.engine import BATCH
+from holdfast.engine.stuck import stuck_view
 from holdfast.http.answers import answer
 from holdfast.http.door import Door
 from holdfast.http.kinds import Asked, Note, Number, Span, Told, Word
@@ -161,7 +161,7 @@ def _add_stuck(here: APIRouter, door: Door) -> None:
 
 
 async def _list(door: Door, asked: StuckAsked) -> Response:
-    return answer({"jobs": [_stuck(one) for one in await _find(door, asked)]})
+    return answer({"jobs": [stuck_view(one) for one in await _find(door, asked)]})
 
 
 async def _find(door: Door, asked: StuckAsked) -> list[StuckJob]:
@@ -172,19 +172,6 @@ async def _find(door: Door, asked: StuckAsked) -> list[StuckJob]:
         ids=asked.ids or None,
         limit=asked.limit,
     )
-
-
-def _stuck(one: StuckJob) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "task": one.task,
-        "queue": one.queue,
-        "attempt": one.attempt,
-        "max_attempts": one.max_attempts,
-        "worker": one.worker,
-        "epoch": one.epoch,
-        "longer_than": spell(one.longer_than),
-    }
 
 
 def _add_scheduler(here: APIRouter, door: Door) -> None:
