@@ -3,10 +3,13 @@
 | fixture            | scope    | gives                                                                    |
 |--------------------|----------|--------------------------------------------------------------------------|
 | `postgres`         | session  | a running `Postgres`, the system's version; one for each xdist worker     |
-| `postgres_url`     | function | the URL of a fresh, empty database on it                                  |
+| `postgres_url`     | function | the URL of a new database on it, with our schema                         |
+| `empty_postgres`   | function | the same without our schema; there is an `empty_postgres18`, too          |
+| `sqlite_url`       | function | the URL of a new SQLite file, with our schema                             |
+| `database_url`     | function | of both, one after the other                                              |
+| `store_url`        | function | of those and `memory://`                                                  |
 | `postgres_proxy`   | function | a `Proxy` before it: `postgres_proxy.route(postgres_url)`                 |
 | `postgres18`       | session  | the same as `postgres`, version 18                                        |
-| `postgres18_url`   | function | a fresh database on that                                                  |
 | `durable_postgres` | function | a server of one's own with fsync on, to be killed and started again       |
 | `pgbouncer`        | session  | a running `PgBouncer` in transaction mode before `postgres`               |
 | `pgbouncer_url`    | function | the URL of `postgres_url`'s database through it, with `?prepare=off`      |
@@ -23,12 +26,14 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.services import keeper, zygote
+from tests.services.databases import new_database, new_file
 from tests.services.nats import NatsServer
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import NotInstalled, Postgres, in_memory
@@ -55,6 +60,7 @@ AT_THE_BROKER = (
     "tests/e2e/faults/test_relay.py",
     "tests/systems/grading/test_celery_plugin.py",
 )
+DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]
 _numbers = itertools.count(1)
 T = TypeVar("T")
 
@@ -167,12 +173,39 @@ def durable_postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def postgres_url(postgres: Postgres) -> Iterator[str]:
-    yield from fresh_database(postgres)
+    with new_database(postgres) as url:
+        yield url
 
 
 @pytest.fixture
-def postgres18_url(postgres18: Postgres) -> Iterator[str]:
-    yield from fresh_database(postgres18)
+def empty_postgres(postgres: Postgres) -> Iterator[str]:
+    yield from _empty(postgres)
+
+
+@pytest.fixture
+def empty_postgres18(postgres18: Postgres) -> Iterator[str]:
+    yield from _empty(postgres18)
+
+
+def _empty(running: Postgres) -> Iterator[str]:
+    name = f"empty_{next(_numbers)}"
+    yield running.create_database(name)
+    running.drop_database(name)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return new_file(tmp_path / "jobs.db")
+
+
+@pytest.fixture(params=DATABASES)
+def database_url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture(params=["memory", *DATABASES])
+def store_url(request: pytest.FixtureRequest) -> str:
+    return "memory://" if request.param == "memory" else str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture
@@ -234,9 +267,3 @@ def installed(make: Callable[[], T]) -> T:
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI=true: {missing}")
         pytest.skip(str(missing))
-
-
-def fresh_database(running: Postgres) -> Iterator[str]:
-    name = f"test_{next(_numbers)}"
-    yield running.create_database(name)
-    running.drop_database(name)

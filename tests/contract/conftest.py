@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,10 @@ from holdfast.testing import ManualClock
 from holdfast.wiring import SystemClock, SystemThreads
 from tests.conftest import installed
 from tests.contract.world import World
+from tests.services.databases import new_database, new_file
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Postgres
 
-TEMPLATE = "holdfast_template"
-_numbers = count(1)
 STORES = ("memory", "sqlite", "postgres", "pooled")
 
 
@@ -39,6 +37,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "memory":
         store = MemoryStore(clock)
     else:
+        new_file(tmp_path / "jobs.db")
         store = SqliteStore(str(tmp_path / "jobs.db"), clock, SystemThreads())
     await store.open()
 
@@ -62,7 +61,7 @@ def one_session(postgres18: Postgres) -> Iterator[PgBouncer]:
 async def on_postgres(server: Postgres, pooler: PgBouncer | None = None) -> AsyncIterator[World]:
     from holdfast.stores.postgres import PostgresStore
 
-    async with migrated(server) as url:
+    with new_database(server) as url:
         way = url if pooler is None else f"{pooler.route(url)}?prepare=off"
         clock: Clock = SystemClock()
         store = PostgresStore(way, clock, SystemThreads())
@@ -74,19 +73,6 @@ async def on_postgres(server: Postgres, pooler: PgBouncer | None = None) -> Asyn
         yield World(store, clock, advance)
         assert await store.violations() == []
         await store.close()
-
-
-@asynccontextmanager
-async def migrated(server: Postgres) -> AsyncIterator[str]:
-    """A new database with our schema in it: a copy of one that was migrated, which is quicker than migrating each."""
-    from holdfast.stores.postgres import PostgresStore
-
-    if TEMPLATE not in server.databases:
-        template = server.create_database(TEMPLATE)
-        await PostgresStore(template, SystemClock(), SystemThreads()).migrate()
-    name = f"contract_{next(_numbers)}"
-    yield server.create_database(name, TEMPLATE)
-    server.drop_database(name)
 
 
 @pytest.fixture

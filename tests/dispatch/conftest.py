@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,8 +71,8 @@ def server(request: pytest.FixtureRequest) -> RedisServer | RabbitMq:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/jobs.db"
+def url(sqlite_url: str) -> str:
+    return sqlite_url
 
 
 @pytest.fixture

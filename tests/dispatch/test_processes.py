@@ -63,7 +63,6 @@ async def test_a_worker_that_is_killed_loses_nothing_of_what_the_broker_gave_it(
     async def note(number: int) -> int:
         raise AssertionError("other processes run it")
 
-    await app.migrate()
     async with app:
         await note.enqueue_many([{"number": number} for number in range(JOBS)])
 

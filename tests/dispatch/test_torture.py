@@ -64,7 +64,6 @@ async def test_whatever_becomes_of_redis_each_job_ends_once(
     chance, starts = random.Random(seed), Counter[int]()
     with Proxy(own_redis.host, own_redis.port, postgres=False) as proxy:
         first, second = (an_app(postgres_url, proxy.route(own_redis.url()), starts) for _ in range(2))
-        await first.migrate()
         async with first, second, working(first), working(second):
             troubled = asyncio.create_task(trouble(own_redis, proxy, chance))
             note, jobs, cancelled = first.tasks["note"], [], set[str]()

@@ -98,13 +98,13 @@ def test_a_postgres_that_is_not_there_is_one_line_without_its_password(folder: P
     assert "hunter2" not in done.stderr
 
 
-def test_postgres_asks_to_be_migrated_and_then_works(folder: Path, postgres_url: str) -> None:
-    assert "run `holdfast migrate`" in one_line(run(folder, "jobs", "list", "--url", postgres_url))
-    assert run(folder, "migrate", "--url", postgres_url).returncode == 0
-    assert run(folder, "jobs", "list", "--url", postgres_url).stdout == "No jobs.\n"
-    benched = run(folder, "bench", "--jobs", "20", "--json", "--url", postgres_url)
+def test_postgres_asks_to_be_migrated_and_then_works(folder: Path, empty_postgres: str) -> None:
+    assert "run `holdfast migrate`" in one_line(run(folder, "jobs", "list", "--url", empty_postgres))
+    assert run(folder, "migrate", "--url", empty_postgres).returncode == 0
+    assert run(folder, "jobs", "list", "--url", empty_postgres).stdout == "No jobs.\n"
+    benched = run(folder, "bench", "--jobs", "20", "--json", "--url", empty_postgres)
     assert [step["jobs"] for step in json.loads(benched.stdout)["steps"]] == [10, 20, 30]
-    counted = run(folder, "jobs", "counts", "--json", "--url", postgres_url)
+    counted = run(folder, "jobs", "counts", "--json", "--url", empty_postgres)
     assert set(json.loads(counted.stdout).values()) == {0}
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.outage.run import run
-from holdfast import Holdfast
 
 pytestmark = [pytest.mark.service]
 
 
 async def test_an_outage_wastes_few_calls_and_ends_by_itself(postgres_url: str) -> None:  # E20 E22 E23
-    await Holdfast(postgres_url).migrate()
     found = await run(
         postgres_url, jobs=600, down_seconds=8, cooldown="3s", slow_latency=0.05, concurrency=20, patience=120
     )

@@ -385,7 +385,6 @@ async def house(store_url: str) -> AsyncIterator[House]:
     async def take(value: Any) -> Any:
         return value
 
-    await app.migrate()
     async with app:
         yield new_house(app)
 

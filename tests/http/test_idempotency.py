@@ -19,7 +19,6 @@ BODY = {"task": "convert", "args": {"pdf": "a.pdf"}}
 @pytest.fixture
 async def house(store_url: str) -> AsyncIterator[House]:
     app = new_app(store_url)
-    await app.migrate()
     async with app:
         yield new_house(app)
 

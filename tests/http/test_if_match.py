@@ -25,7 +25,6 @@ RACES: dict[str, tuple[str, str, str]] = {
 @pytest.fixture
 async def house(store_url: str) -> AsyncIterator[House]:
     app = new_app(store_url)
-    await app.migrate()
     async with app:
         yield new_house(app)
 

@@ -65,7 +65,6 @@ def new_scheduling_app(url: str = "memory://", **settings: Any) -> House:
 @pytest.fixture
 async def house(store_url: str) -> AsyncIterator[House]:
     house = new_scheduling_app(store_url)
-    await house.app.migrate()
     async with house.app:
         yield house
 

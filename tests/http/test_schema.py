@@ -76,7 +76,6 @@ def _shop(url: str) -> Holdfast:
 async def _house(url: str) -> AsyncIterator[tuple[str, int]]:
     """A server with every kind of thing in it, and a worker: its key and its port."""
     app = _shop(url)
-    await app.migrate()
     async with app:
         listening = listen("127.0.0.1", 0)
         async with served(app, listening, "127.0.0.1", rate=None) as server:
@@ -143,9 +142,8 @@ async def _run(folder: Path, url: str, phases: str, examples: int, walks: int) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-async def test_the_api_is_as_its_document_says_on_sqlite(tmp_path: Path) -> None:  # E66
-    url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    await _run(tmp_path, url, "examples,coverage,fuzzing,stateful", EXAMPLES or 3, EXAMPLES or 6)
+async def test_the_api_is_as_its_document_says_on_sqlite(tmp_path: Path, sqlite_url: str) -> None:  # E66
+    await _run(tmp_path, sqlite_url, "examples,coverage,fuzzing,stateful", EXAMPLES or 3, EXAMPLES or 6)
 
 
 @pytest.mark.service

@@ -7,7 +7,6 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -22,15 +21,9 @@ pytestmark = pytest.mark.anyio
 STREAM = "/api/v1/events/stream"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
-async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Holdfast]:
-    url = (
-        request.getfixturevalue("postgres_url")
-        if request.param == "postgres"
-        else f"sqlite:///{tmp_path}/a.db"
-    )
-    app = Holdfast(url, poll="20ms")
-    await app.migrate()
+@pytest.fixture
+async def app(database_url: str) -> AsyncIterator[Holdfast]:
+    app = Holdfast(database_url, poll="20ms")
 
     @app.task
     async def note(text: str) -> str:

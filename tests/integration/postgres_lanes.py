@@ -23,10 +23,8 @@ async def stores(url: str, count: int = 1) -> AsyncIterator[list[PostgresStore]]
     """As many processes have them: each with connections, cursors and numbers of its own."""
     async with AsyncExitStack() as stack:
         opened = []
-        for number in range(count):
+        for _ in range(count):
             store = PostgresStore(url, SystemClock(), SystemThreads())
-            if number == 0:
-                await store.migrate()
             await store.open()
             stack.push_async_callback(store.close)
             opened.append(store)

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from holdfast import Fatal, Holdfast, Job, JobFailed, Retry, Retryable, State
 from holdfast.domain.breaker import BreakerPolicy, BreakerState
 from holdfast.domain.limits import Limit, Limits
-from tests.integration.conftest import POSTGRES, database
 from tests.integration.world import new_app, until, working
 
 QUICK = BreakerPolicy(window=10, min_calls=5, cooldown="300ms", max_cooldown="300ms", votes=1)
 PATIENT = Retry(10, base="10ms", jitter="none", cap="50ms")
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRES])
-async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Holdfast]:
-    if request.param == "memory":
-        yield new_app("memory://")
-        return
-    db = database(request, request.param, tmp_path)
-    app = new_app(db.url)
-    await app.migrate()
-    yield app
+@pytest.fixture
+def app(store_url: str) -> Holdfast:
+    return new_app(store_url)
 
 
 class Service:

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from holdfast import Done, Failed, Holdfast, PutBack, Reply, Retry, Task, UsageE
 from holdfast.celery import for_celery, split_errand_id
 from holdfast.domain.outbox import Message
 from tests.integration.callers import ASYNC, NOTE, SYNC
-from tests.integration.conftest import POSTGRES, database
 from tests.integration.test_publish import Shop
 from tests.integration.test_transactional_enqueue import _params
 from tests.integration.world import ONCE, Database, new_app, until, working
@@ -35,13 +33,10 @@ def declare(app: Holdfast, **options: Any) -> Task[..., Any]:
     return grade
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRES])
-async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Holdfast]:
-    url = "memory://" if request.param == "memory" else database(request, request.param, tmp_path).url
-    app = new_app(url)
+@pytest.fixture
+async def app(store_url: str) -> AsyncIterator[Holdfast]:
+    app = new_app(store_url)
     declare(app, again_after="5m", retry=Retry(9, base="200ms", jitter="none"))
-    if request.param != "memory":
-        await app.migrate()
     async with app:
         yield app
 
@@ -202,14 +197,11 @@ async def test_one_that_was_lost_with_its_worker_is_told_of_again(app: Holdfast)
     assert len(await told(app, handle.id)) == 3
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRES])
-async def hasty(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Holdfast]:
+@pytest.fixture
+async def hasty(store_url: str) -> AsyncIterator[Holdfast]:
     """An app that tells again after a moment."""
-    url = "memory://" if request.param == "memory" else database(request, request.param, tmp_path).url
-    app = new_app(url)
+    app = new_app(store_url)
     declare(app, again_after=SOON, retry=ONCE)
-    if request.param != "memory":
-        await app.migrate()
     async with app:
         yield app
 
@@ -323,13 +315,13 @@ def test_it_is_stored_with_its_message_without_an_event_loop_too(
 
 
 @pytest.fixture(params=_params(SYNC))
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
-    return Shop(request, tmp_path, SYNC)
+def shop(request: pytest.FixtureRequest) -> Shop:
+    return Shop(request, SYNC)
 
 
 @pytest.fixture(params=_params(ASYNC))
-def async_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
-    return Shop(request, tmp_path, ASYNC)
+def async_shop(request: pytest.FixtureRequest) -> Shop:
+    return Shop(request, ASYNC)
 
 
 def test_it_is_stored_with_its_message_and_the_callers_row_or_not_at_all(shop: Shop) -> None:  # E45

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,7 +34,6 @@ from holdfast.domain.waits import Reason
 from holdfast.engine.admission import Admission
 from holdfast.engine.lanestore import Report
 from holdfast.engine.ports import Store
-from tests.integration.conftest import POSTGRES, database
 from tests.integration.world import new_app, until, working
 
 GATEWAY = Dependency("gateway")
@@ -43,14 +41,9 @@ LATER = Retry(3, base="1h", jitter="none")
 SOON = Retry(50, base="1ms", jitter="none")
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRES])
-async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Holdfast]:
-    if request.param == "memory":
-        yield new_app("memory://", grace="100ms")
-        return
-    app = new_app(database(request, request.param, tmp_path).url, grace="100ms")
-    await app.migrate()
-    yield app
+@pytest.fixture
+def app(store_url: str) -> Holdfast:
+    return new_app(store_url, grace="100ms")
 
 
 async def explained(app: Holdfast, job_id: str, reason: Reason) -> Explanation:
@@ -452,8 +445,8 @@ async def test_a_job_that_nobody_knows(app: Holdfast) -> None:  # E28
             await app.explain(JobId("0198c5f0-0000-7000-8000-000000000000"))
 
 
-def test_the_same_verb_without_an_event_loop(tmp_path: Path) -> None:  # E28
-    app = new_app(f"sqlite:///{tmp_path / 'jobs.db'}")
+def test_the_same_verb_without_an_event_loop(sqlite_url: str) -> None:  # E28
+    app = new_app(sqlite_url)
 
     @app.task
     async def send() -> None: ...

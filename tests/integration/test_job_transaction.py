@@ -138,7 +138,6 @@ async def test_a_cancel_during_the_block_wins_and_the_write_is_gone(postgres_url
     """On PostgreSQL others may write while the block is open; on SQLite the block has the file to itself."""
     db = Database(postgres_url)
     app, lost = new_app(db.url), list[str]()
-    await app.migrate()
     db.execute("CREATE TABLE note (text text NOT NULL)")
 
     @app.task

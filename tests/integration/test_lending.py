@@ -14,10 +14,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def app(postgres_url: str) -> Holdfast:
-    app = Holdfast(postgres_url)
-    await app.migrate()
-    return app
+def app(postgres_url: str) -> Holdfast:
+    return Holdfast(postgres_url)
 
 
 async def test_a_hundred_transactions_at_once_share_a_few_connections(

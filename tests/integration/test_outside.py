@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import Done, Failed, Holdfast, JobFailed, PutBack, Reply, State, Task, UnknownJob, UsageError
-from tests.integration.conftest import POSTGRES, database
 from tests.integration.world import new_app, until, working
 
 FIRST: dict[str, Any] = {"generation": 1, "worker": "celery@one"}
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRES])
-async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Holdfast]:
-    url = "memory://" if request.param == "memory" else database(request, request.param, tmp_path).url
-    app = new_app(url)
-    if request.param != "memory":
-        await app.migrate()
+@pytest.fixture
+async def app(store_url: str) -> AsyncIterator[Holdfast]:
+    app = new_app(store_url)
 
     @app.task(execute="outside", deadline="1h")
     async def grade(text: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -17,7 +16,6 @@ from holdfast.engine.outboxstore import PutOff
 from holdfast.errors import UnknownMessage
 from tests.integration import callers
 from tests.integration.callers import ASYNC, NOTE, SYNC
-from tests.integration.conftest import database
 from tests.integration.test_transactional_enqueue import _params
 from tests.integration.world import Database, new_app, work
 from tests.services.proxy import Proxy
@@ -29,9 +27,9 @@ TOPIC = "orders"
 class Shop:
     """A user's app, its database, and the library it talks through."""
 
-    def __init__(self, request: pytest.FixtureRequest, tmp_path: Path, table: dict[str, Any]) -> None:
+    def __init__(self, request: pytest.FixtureRequest, table: dict[str, Any]) -> None:
         store, self.open = table[request.param]
-        self.db = database(request, store, tmp_path)
+        self.db = Database(request.getfixturevalue(f"{store}_url"))
         self.db.prepare()
         self.app = new_app(self.db.url)
 
@@ -41,13 +39,13 @@ class Shop:
 
 
 @pytest.fixture(params=_params(SYNC))
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
-    return Shop(request, tmp_path, SYNC)
+def shop(request: pytest.FixtureRequest) -> Shop:
+    return Shop(request, SYNC)
 
 
 @pytest.fixture(params=_params(ASYNC))
-def async_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
-    return Shop(request, tmp_path, ASYNC)
+def async_shop(request: pytest.FixtureRequest) -> Shop:
+    return Shop(request, ASYNC)
 
 
 # -- in the caller's transaction ----------------------------------------------------------------------------------------
@@ -132,7 +130,6 @@ async def test_the_end_of_a_job_and_its_message_commit_together(
 async def test_a_commit_of_the_callers_wakes_who_waits(postgres_url: str) -> None:  # E44
     db = Database(postgres_url)
     app = new_app(db.url)
-    await app.migrate()
     async with app, asyncio.timeout(20):
         store = (await app.engine()).store
         bell = store._message_bell  # type: ignore[attr-defined]
@@ -275,7 +272,6 @@ async def test_a_publish_whose_answer_was_eaten_is_one_message(
     postgres_url: str, postgres_proxy: Proxy
 ) -> None:  # E44
     app = new_app(postgres_proxy.route(postgres_url))
-    await new_app(postgres_url).migrate()
     async with app:
         await app.publish(TOPIC, 0)
         for n in range(3):
@@ -289,7 +285,6 @@ async def test_a_relay_whose_answers_are_eaten_goes_on_with_what_it_took(
     postgres_url: str, postgres_proxy: Proxy
 ) -> None:  # E44
     app = new_app(postgres_proxy.route(postgres_url))
-    await new_app(postgres_url).migrate()
     async with app:
         store = (await app.engine()).store
         for n in range(3):
@@ -427,7 +422,6 @@ async def test_what_was_published_long_ago_is_tidied_away_by_the_duties(
 async def test_what_is_published_while_its_twin_is_delivered_is_not_doubled(postgres_url: str) -> None:  # E44
     """Its first answer was eaten; when it is sent again, a relay is just moving it from one table to the other."""
     app = new_app(postgres_url)
-    await app.migrate()
     async with app:
         await app.publish(TOPIC, 1, id="one")
         store = (await app.engine()).store
@@ -459,7 +453,6 @@ def test_an_older_schema_is_named_and_the_transaction_is_left_alone(postgres_url
 
 async def test_of_two_relays_the_second_sees_what_the_first_has_taken(postgres_url: str) -> None:  # E44
     app = new_app(postgres_url)
-    await app.migrate()
     async with app:
         for n in range(3):
             await app.publish(TOPIC, n, key="k")

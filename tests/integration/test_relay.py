@@ -6,7 +6,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from holdfast.relay import relay, route
 from holdfast.relay.relay import Watch
 from holdfast.transports.memory import Box, box
 
-POSTGRES = pytest.param("postgres", marks=pytest.mark.service)
 TOPIC = "orders"
 
 
@@ -29,15 +27,9 @@ def target(request: pytest.FixtureRequest) -> Box:
     return found
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRES])
-async def app(request: pytest.FixtureRequest, tmp_path: Path, target: Box) -> AsyncIterator[Holdfast]:
-    urls: dict[str, Callable[[], str]] = {
-        "memory": lambda: "memory://",
-        "sqlite": lambda: f"sqlite:///{tmp_path / 'jobs.db'}",
-        "postgres": lambda: str(request.getfixturevalue("postgres_url")),
-    }
-    made = Holdfast(urls[request.param](), outbox_poll="200ms")
-    await made.migrate()
+@pytest.fixture
+async def app(request: pytest.FixtureRequest, store_url: str, target: Box) -> AsyncIterator[Holdfast]:
+    made = Holdfast(store_url, outbox_poll="200ms")
     made.topic(TOPIC, to=f"memory://{request.node.name}", base="20ms", cap="100ms", max_tries=4)
     made.topic(
         "strict", to=f"memory://{request.node.name}", base="20ms", cap="100ms", max_tries=2, strict=True

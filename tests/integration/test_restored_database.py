@@ -66,10 +66,10 @@ async def all_events(app: Holdfast, after: int = 0) -> list[Event]:
 
 
 async def test_events_go_on_behind_those_that_a_dump_has_brought_along(
-    durable_postgres: Postgres, postgres_url: str
+    durable_postgres: Postgres, empty_postgres: str
 ) -> None:  # E60
     source = durable_postgres.create_database("shop")
-    grow_older(source, newest_transaction(postgres_url) + 5_000)
+    grow_older(source, newest_transaction(empty_postgres) + 5_000)
     app, ship = shop(source)
     await app.migrate()
     async with app:
@@ -78,11 +78,11 @@ async def test_events_go_on_behind_those_that_a_dump_has_brought_along(
         await ship.enqueue(3)
         old = await all_events(app)
         assert [event.kind for event in old].count("complete") == 2
-        restore(durable_postgres.binaries.folder, source, postgres_url)
-    assert newest_transaction(postgres_url) < old[0].id // 10_000 >> 20
+        restore(durable_postgres.binaries.folder, source, empty_postgres)
+    assert newest_transaction(empty_postgres) < old[0].id // 10_000 >> 20
 
-    moved, ship = shop(postgres_url)
-    with callers.by_psycopg(Database(postgres_url)) as caller:
+    moved, ship = shop(empty_postgres)
+    with callers.by_psycopg(Database(empty_postgres)) as caller:
         with pytest.raises(SchemaMismatch, match=r"restored from a dump.*run `holdfast migrate`"):
             ship.enqueue_sync(4, connection=caller.connection)
         caller.rollback()
@@ -99,7 +99,7 @@ async def test_events_go_on_behind_those_that_a_dump_has_brought_along(
         offset = (await store.health())["event_offset"]
         assert offset > 5_000
         assert await store.violations() == []
-    with callers.by_psycopg(Database(postgres_url)) as caller:
+    with callers.by_psycopg(Database(empty_postgres)) as caller:
         ship.enqueue_sync(5, connection=caller.connection)
         caller.commit()
     await moved.migrate()
@@ -111,7 +111,6 @@ async def test_events_go_on_behind_those_that_a_dump_has_brought_along(
 async def test_workers_that_were_running_go_on_with_a_restored_server(postgres_url: str) -> None:  # E60
     """The connections were lost, and behind the same address there is a cluster that counts from the start."""
     app, ship = shop(postgres_url)
-    await app.migrate()
     async with app:
         await ship.enqueue(1)
         old = await all_events(app)
@@ -132,7 +131,6 @@ async def test_numbers_are_raised_when_nobody_is_between_a_number_and_its_commit
     postgres_url: str,
 ) -> None:  # E60
     app, ship = shop(postgres_url)
-    await app.migrate()
     db = Database(postgres_url)
     async with app:
         async with callers.by_asyncpg(db) as caller:

@@ -18,8 +18,8 @@ from holdfast import Holdfast, Job, SchemaMismatch, State, StoreError, StoreUnav
 from holdfast.engine.tasks import Task
 from tests.integration import callers
 from tests.integration.callers import ASYNC, NOTE, SYNC
-from tests.integration.conftest import database
 from tests.integration.world import Database, kinds, new_app, work, work_and_look
+from tests.services.databases import new_database, new_file
 
 pytestmark = pytest.mark.anyio
 
@@ -45,21 +45,21 @@ class Shop:
         self.ship: Task[Any, Any] = ship
 
 
-def _shop(request: pytest.FixtureRequest, tmp_path: Path, table: dict[str, tuple[str, Any]]) -> Shop:
+def _shop(request: pytest.FixtureRequest, table: dict[str, tuple[str, Any]]) -> Shop:
     store, open_caller = table[request.param]
-    db = database(request, store, tmp_path)
+    db = Database(request.getfixturevalue(f"{store}_url"))
     db.prepare()
     return Shop(db, open_caller)
 
 
 @pytest.fixture(params=_params(SYNC))
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
-    return _shop(request, tmp_path, SYNC)
+def shop(request: pytest.FixtureRequest) -> Shop:
+    return _shop(request, SYNC)
 
 
 @pytest.fixture(params=_params(ASYNC))
-def async_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
-    return _shop(request, tmp_path, ASYNC)
+def async_shop(request: pytest.FixtureRequest) -> Shop:
+    return _shop(request, ASYNC)
 
 
 # -- sync callers ---------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_a_connection_of_the_other_kind_of_database_is_refused(
 
 
 def test_a_connection_to_another_file_is_refused_by_name(tmp_path: Path) -> None:  # E43
-    here, there = (Database(f"sqlite:///{tmp_path / name}.db") for name in ("here", "there"))
+    here, there = (Database(new_file(tmp_path / f"{name}.db")) for name in ("here", "there"))
     here.prepare()
     there.prepare()
     ship = order_task(new_app(here.url))
@@ -281,24 +281,21 @@ def test_a_connection_to_another_file_is_refused_by_name(tmp_path: Path) -> None
 
 
 def test_a_connection_to_another_database_is_refused_by_name(postgres_url: str, postgres: Any) -> None:  # E43
-    here, there = Database(postgres_url), Database(postgres.create_database("elsewhere"))
-    here.prepare()
-    there.prepare()
-    ship = order_task(new_app(here.url))
-    with closing(psycopg.connect(there.url)) as connection:
-        with pytest.raises(UsageError, match="the connection is to the database elsewhere"):
+    ship = order_task(new_app(postgres_url))
+    with new_database(postgres) as url, closing(psycopg.connect(url)) as connection:
+        name = connection.info.dbname
+        with pytest.raises(UsageError, match=f"the connection is to the database {name}"):
             ship.enqueue_sync(1, connection=connection)
         connection.execute("SELECT 1")  # still usable
-    assert (here.count("job"), there.count("job")) == (0, 0)
-    postgres.drop_database("elsewhere")
+        assert (Database(postgres_url).count("job"), Database(url).count("job")) == (0, 0)
 
 
 def test_a_database_without_our_schema_is_refused_and_the_transaction_lives(
-    request: pytest.FixtureRequest, tmp_path: Path, postgres_url: str
+    tmp_path: Path, empty_postgres: str
 ) -> None:  # E43 E53
     for db, open_caller in (
         (Database(f"sqlite:///{tmp_path / 'fresh.db'}"), callers.by_sqlite3),
-        (Database(postgres_url), callers.by_psycopg),
+        (Database(empty_postgres), callers.by_psycopg),
     ):
         db.execute("CREATE TABLE note (text text NOT NULL)")
         with open_caller(db) as caller:
@@ -329,7 +326,6 @@ def test_a_connection_without_a_transaction_is_refused(db: Database, app: Holdfa
 
 async def test_asyncpg_without_a_transaction_is_refused(postgres_url: str) -> None:  # E43
     app = new_app(postgres_url)
-    await app.migrate()
     connection = await asyncpg.connect(postgres_url)
     async with app:
         with pytest.raises(UsageError, match=r"no transaction is open.*connection\.transaction\(\)"):
@@ -376,10 +372,10 @@ def test_rows_as_dicts_and_a_connection_class_of_ones_own_are_served(
 
 # -- what fails because of us ---------------------------------------------------------------------------------------
 def test_a_failed_enqueue_leaves_nothing_behind_in_a_transaction_that_goes_on(
-    tmp_path: Path,
+    sqlite_url: str,
 ) -> None:  # E43
     """On SQLite a hook that raises is our failure: the caller may catch it and commit, and no half job may be there."""
-    db = Database(f"sqlite:///{tmp_path / 'jobs.db'}")
+    db = Database(sqlite_url)
     db.prepare()
     app = new_app(db.url)
 
@@ -395,8 +391,8 @@ def test_a_failed_enqueue_leaves_nothing_behind_in_a_transaction_that_goes_on(
     assert (db.notes, db.count("job"), db.count("event")) == (["mine"], 0, 0)
 
 
-def test_a_locked_file_says_so_and_the_transaction_can_be_tried_again(tmp_path: Path) -> None:  # E43
-    db = Database(f"sqlite:///{tmp_path / 'jobs.db'}")
+def test_a_locked_file_says_so_and_the_transaction_can_be_tried_again(sqlite_url: str) -> None:  # E43
+    db = Database(sqlite_url)
     db.prepare()
     ship = order_task(new_app(db.url))
     with closing(sqlite3.connect(db.path)) as other, closing(sqlite3.connect(db.path, timeout=0)) as file:
@@ -433,7 +429,6 @@ async def test_an_open_transaction_of_a_caller_holds_nobody_up(postgres_url: str
     """While one caller has enqueued and thinks, others enqueue and workers work, in the same lane and with the same key."""
     db = Database(postgres_url)
     app, ran = new_app(db.url), list[int]()
-    await app.migrate()
 
     @app.task
     async def ship(order: int) -> None:

@@ -268,7 +268,6 @@ async def test_tags_owner_and_arguments_find_jobs(db: Database, app: Holdfast) -
 
 async def test_the_next_job_of_a_key_does_not_wait_for_a_sweep(postgres_url: str) -> None:  # E49
     app = new_app(postgres_url)
-    await app.migrate()
 
     @app.task
     async def serial(n: int) -> None: ...

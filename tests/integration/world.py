@@ -11,7 +11,6 @@ from typing import Any
 import psycopg
 
 from holdfast import Holdfast, JobRow, Retry
-from holdfast.wiring import SystemClock, make_store
 
 SOON = Retry(3, base="1ms", jitter="none")
 ONCE = Retry(1)
@@ -30,7 +29,6 @@ class Database:
         self.path = "" if self.is_postgres else url.removeprefix("sqlite:///")
 
     def prepare(self) -> None:
-        asyncio.run(make_store(self.url, SystemClock(), None).migrate())
         self.execute("CREATE TABLE note (text text NOT NULL)")
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from holdfast.domain.job import JobSpec, Lane, NewJob
 from holdfast.stores.postgres import PostgresStore
 from holdfast.wiring import SystemClock, SystemIds
-from tests.contract.conftest import migrated
+from tests.services.databases import new_database
 from tests.services.postgres import Postgres
 
 LANE = Lane("default", "email")
@@ -18,7 +18,7 @@ async def test_a_job_is_found_although_others_behind_it_were_claimed_before(
 ) -> None:  # E5 E51
     ids, spec = SystemIds(), JobSpec(lane=LANE)
     early, late = (NewJob(ids.job_id(), "{}", spec) for _ in "ab")
-    async with migrated(postgres) as url:
+    with new_database(postgres) as url:
         store = PostgresStore(url, SystemClock(), None)
         await store.open()
         try:

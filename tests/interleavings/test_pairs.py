@@ -15,9 +15,9 @@ from holdfast.domain.job import Session
 from holdfast.errors import Conflict
 from holdfast.stores.postgres import PostgresStore
 from holdfast.wiring import SystemClock
-from tests.contract.conftest import migrated
 from tests.interleavings.gates import Director, Side, open_gated
 from tests.interleavings.scenes import PERSONS, SCENES, call, pairs, set_stage
+from tests.services.databases import new_database
 from tests.services.postgres import Postgres
 from tests.simulation.ledger import Life, check_attempts, check_row, step
 
@@ -126,7 +126,7 @@ def _interruptions(order: list[int], trace: list[tuple[int, list[int]]]) -> int:
 async def test_two_callers_at_once_are_as_one_after_the_other(
     scene: str, postgres: Postgres
 ) -> None:  # E4 E5 E51
-    async with migrated(postgres) as url:
+    with new_database(postgres) as url:
         sides = Side(), Side()
         stores = await open_gated(url, sides[0]), await open_gated(url, sides[1])
         plain = PostgresStore(url, SystemClock(), None)

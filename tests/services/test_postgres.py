@@ -45,8 +45,8 @@ def test_a_database_is_copied_from_its_template(postgres: Postgres) -> None:
     postgres.drop_database("mould")
 
 
-def test_version_18_runs_beside_the_system_one(postgres18: Postgres, postgres18_url: str) -> None:
-    with psycopg.connect(postgres18_url) as connection:
+def test_version_18_runs_beside_the_system_one(postgres18: Postgres, empty_postgres18: str) -> None:
+    with psycopg.connect(empty_postgres18) as connection:
         assert connection.info.server_version // 10000 == 18
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -15,7 +13,7 @@ from typing import Protocol
 from holdfast.engine.ports import Clock, Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing import ManualClock
+from tests.services.databases import new_file
 
 
 class Place(Protocol):
@@ -44,15 +42,13 @@ class InMemory:
 
 
 class Files:
-    """Makes a new database for each seed. The schema is made once and copied."""
+    """Makes a new database for each seed."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._template = folder, folder / "template.db"
-        asyncio.run(SqliteStore(str(self._template), ManualClock(), None).migrate())
-        self._numbers = count(1)
+        self._folder, self._numbers = folder, count(1)
 
     def new(self) -> InFile:
-        return InFile(self._folder / f"{next(self._numbers)}.db", self._template)
+        return InFile(self._folder / f"{next(self._numbers)}.db")
 
 
 @contextmanager
@@ -69,9 +65,9 @@ class InFile:
     name = "sqlite"
     own_clock = False
 
-    def __init__(self, path: Path, template: Path) -> None:
+    def __init__(self, path: Path) -> None:
         self._path, self._opened = path, list[SqliteStore]()
-        shutil.copyfile(template, path)
+        new_file(path)
 
     def open(self, clock: Clock) -> Store:
         store = SqliteStore(str(self._path), clock, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
@@ -12,6 +11,7 @@ from pathlib import Path
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import ManualClock
+from tests.services.databases import new_file
 from tests.stateful.machine import Bench
 
 _numbers = count(1)
@@ -30,13 +30,11 @@ def _move(clock: ManualClock, by: float) -> None:
 
 
 def sqlite_benches(loop: asyncio.AbstractEventLoop, folder: Path) -> Callable[[], Bench]:
-    """Without threads every write is made inline. The schema is made once and copied."""
-    template = folder / "template.db"
-    loop.run_until_complete(SqliteStore(str(template), ManualClock(), None).migrate())
+    """Without threads every write is made inline."""
 
     def make() -> Bench:
         path = folder / f"{next(_numbers)}.db"
-        shutil.copyfile(template, path)
+        new_file(path)
         clock = ManualClock()
         store = SqliteStore(str(path), clock, None)
         store.open_sync()
@@ -75,6 +73,5 @@ def postgres_benches(
 
         return Bench(store, clock, loop, advance, lambda: None, slack=3.0)
 
-    loop.run_until_complete(store.migrate())
     loop.run_until_complete(store.open())
     return make, lambda: loop.run_until_complete(store.close())

@@ -89,7 +89,7 @@ def left_by_version_0_1(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     found = f"sqlite:///{tmp_path}/jobs.db"
     if request.param == "postgres":
-        found = request.getfixturevalue("postgres_url")
+        found = request.getfixturevalue("empty_postgres")
     left_by_version_0_1(found, monkeypatch)
     return found
 

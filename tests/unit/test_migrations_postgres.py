@@ -51,20 +51,22 @@ def with_parts(
     return urlunsplit(parts._replace(netloc=address, path=path or parts.path))
 
 
-async def test_from_empty_and_twice_in_a_row(postgres_url: str) -> None:  # E53
-    app = app_on(postgres_url)
+async def test_from_empty_and_twice_in_a_row(empty_postgres: str) -> None:  # E53
+    app = app_on(empty_postgres)
     names = [name for _, name, _ in migrations.MIGRATIONS]
     assert await app.migrate() == names
-    before = schema(postgres_url)
+    before = schema(empty_postgres)
     assert await app.migrate() == []
-    assert schema(postgres_url) == before
-    assert [name for _, name in execute(postgres_url, "SELECT number, name FROM holdfast.migration")] == names
+    assert schema(empty_postgres) == before
+    assert [
+        name for _, name in execute(empty_postgres, "SELECT number, name FROM holdfast.migration")
+    ] == names
     async with app:
         assert await app.counts() == dict.fromkeys(State, 0)
 
 
-async def test_from_empty_on_the_newest_postgresql(postgres18_url: str) -> None:  # E51 E53
-    app = app_on(postgres18_url)
+async def test_from_empty_on_the_newest_postgresql(empty_postgres18: str) -> None:  # E51 E53
+    app = app_on(empty_postgres18)
 
     @app.task
     async def ship(order: int) -> int:
@@ -78,9 +80,9 @@ async def test_from_empty_on_the_newest_postgresql(postgres18_url: str) -> None:
 
 
 async def test_from_the_last_release_with_rows_in_it(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    empty_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E53
-    app = app_on(postgres_url)
+    app = app_on(empty_postgres)
 
     @app.task
     async def ship(order: int) -> int:
@@ -92,13 +94,13 @@ async def test_from_the_last_release_with_rows_in_it(
         await app.run_worker(until_idle=True)
         waiting = await ship.enqueue(2)
     monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, NEXT])
-    text = await refusal(postgres_url, SchemaMismatch)
+    text = await refusal(empty_postgres, SchemaMismatch)
     assert text.endswith(
         f"has schema {NEWEST}, this version of Holdfast needs {NEWEST + 1}; run `holdfast migrate`"
     )
     assert await app.migrate() == ["9999_colour"]
     assert await app.migrate() == []
-    assert execute(postgres_url, "SELECT DISTINCT colour FROM holdfast.job") == [("red",)]
+    assert execute(empty_postgres, "SELECT DISTINCT colour FROM holdfast.job") == [("red",)]
     async with app:
         assert (await app.job(done.id)).result == 1
         await app.run_worker(until_idle=True)
@@ -106,9 +108,9 @@ async def test_from_the_last_release_with_rows_in_it(
 
 
 async def test_a_migration_runs_while_a_worker_works(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    empty_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E53
-    app = app_on(postgres_url)
+    app = app_on(empty_postgres)
 
     @app.task
     async def ship(order: int) -> int:
@@ -126,10 +128,10 @@ async def test_a_migration_runs_while_a_worker_works(
 
 
 async def test_a_migration_that_fails_leaves_the_schema_as_it_was(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    empty_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E53
-    await app_on(postgres_url).migrate()
-    before = schema(postgres_url)
+    await app_on(empty_postgres).migrate()
+    before = schema(empty_postgres)
     broken = (
         NEWEST + 1,
         "9999_broken",
@@ -137,13 +139,13 @@ async def test_a_migration_that_fails_leaves_the_schema_as_it_was(
     )
     monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, broken])
     with pytest.raises(StoreError, match='relation "lane" already exists'):
-        await app_on(postgres_url).migrate()
-    assert schema(postgres_url) == before
-    assert execute(postgres_url, "SELECT max(number) FROM holdfast.migration") == [(NEWEST,)]
+        await app_on(empty_postgres).migrate()
+    assert schema(empty_postgres) == before
+    assert execute(empty_postgres, "SELECT max(number) FROM holdfast.migration") == [(NEWEST,)]
 
 
-async def test_migrators_that_meet_run_each_migration_once(postgres_url: str) -> None:  # E53
-    ran = await asyncio.gather(*(app_on(postgres_url).migrate() for _ in range(6)))
+async def test_migrators_that_meet_run_each_migration_once(empty_postgres: str) -> None:  # E53
+    ran = await asyncio.gather(*(app_on(empty_postgres).migrate() for _ in range(6)))
     assert sorted(name for names in ran for name in names) == [name for _, name, _ in migrations.MIGRATIONS]
 
 
@@ -170,44 +172,44 @@ def where(url: str) -> str:
     return f"{parts.hostname}:{parts.port}{parts.path}"
 
 
-async def test_a_missing_schema_says_how_to_make_it(postgres_url: str) -> None:  # E53
-    assert await refusal(postgres_url, SchemaMismatch) == (
-        f"{where(postgres_url)} has no Holdfast schema; run `holdfast migrate`"
+async def test_a_missing_schema_says_how_to_make_it(empty_postgres: str) -> None:  # E53
+    assert await refusal(empty_postgres, SchemaMismatch) == (
+        f"{where(empty_postgres)} has no Holdfast schema; run `holdfast migrate`"
     )
 
 
-async def test_a_newer_schema_is_refused(postgres_url: str) -> None:  # E53
-    await app_on(postgres_url).migrate()
-    execute(postgres_url, "INSERT INTO holdfast.migration VALUES (99, 'from the future', now())")
+async def test_a_newer_schema_is_refused(empty_postgres: str) -> None:  # E53
+    await app_on(empty_postgres).migrate()
+    execute(empty_postgres, "INSERT INTO holdfast.migration VALUES (99, 'from the future', now())")
     newest = migrations.MIGRATIONS[-1][0]
-    assert await refusal(postgres_url, SchemaMismatch) == (
-        f"{where(postgres_url)} has schema 99, this version of Holdfast knows up to {newest}; upgrade Holdfast"
+    assert await refusal(empty_postgres, SchemaMismatch) == (
+        f"{where(empty_postgres)} has schema 99, this version of Holdfast knows up to {newest}; upgrade Holdfast"
     )
     with pytest.raises(SchemaMismatch, match="upgrade Holdfast"):
-        await app_on(postgres_url).migrate()
+        await app_on(empty_postgres).migrate()
 
 
 @pytest.mark.parametrize("verb", ["open", "migrate"])
-async def test_a_missing_database_is_named(postgres_url: str, verb: str) -> None:  # E14
-    url = with_parts(postgres_url, path="/nowhere")
+async def test_a_missing_database_is_named(empty_postgres: str, verb: str) -> None:  # E14
+    url = with_parts(empty_postgres, path="/nowhere")
     assert await refusal(url, StoreError, verb=verb) == (
         f"there is no database at {where(url)}; create it, then run `holdfast migrate`"
     )
 
 
 @pytest.mark.parametrize("verb", ["open", "migrate"])
-async def test_a_wrong_password_is_not_repeated(postgres_url: str, verb: str) -> None:  # E14
-    url = with_parts(postgres_url, password="hunter2")
+async def test_a_wrong_password_is_not_repeated(empty_postgres: str, verb: str) -> None:  # E14
+    url = with_parts(empty_postgres, password="hunter2")
     assert await refusal(url, StoreError, verb=verb) == (
         f"PostgreSQL refused the user or password for {where(url)}; check HOLDFAST_DATABASE_URL"
     )
 
 
 @pytest.mark.parametrize("verb", ["open", "migrate"])
-async def test_a_server_that_is_down_is_unavailable(postgres_url: str, verb: str) -> None:  # E14
+async def test_a_server_that_is_down_is_unavailable(empty_postgres: str, verb: str) -> None:  # E14
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        url = with_parts(postgres_url, port=nobody.getsockname()[1])
+        url = with_parts(empty_postgres, port=nobody.getsockname()[1])
         assert await refusal(url, StoreUnavailable, verb=verb) == (
             f"PostgreSQL at {where(url)} cannot be reached; is it running?"
         )
@@ -218,19 +220,19 @@ async def test_a_host_that_does_not_exist_is_unavailable() -> None:  # E14
     assert text.startswith("PostgreSQL at no-such-host.invalid:5432/jobs")
 
 
-async def test_a_database_that_commits_without_the_disk_is_refused(postgres_url: str) -> None:  # E14
-    await app_on(postgres_url).migrate()
-    name = urlsplit(postgres_url).path[1:]
-    execute(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
-    assert "synchronous_commit=off" in await refusal(postgres_url, StoreError)
+async def test_a_database_that_commits_without_the_disk_is_refused(empty_postgres: str) -> None:  # E14
+    await app_on(empty_postgres).migrate()
+    name = urlsplit(empty_postgres).path[1:]
+    execute(empty_postgres, f"ALTER DATABASE {name} SET synchronous_commit = off")
+    assert "synchronous_commit=off" in await refusal(empty_postgres, StoreError)
 
 
-async def test_a_user_who_may_not_make_a_schema_is_told(postgres_url: str) -> None:  # E14
+async def test_a_user_who_may_not_make_a_schema_is_told(empty_postgres: str) -> None:  # E14
     execute(
-        postgres_url,
+        empty_postgres,
         "DO $$ BEGIN CREATE ROLE guest LOGIN PASSWORD 'guest-secret'; EXCEPTION WHEN duplicate_object THEN END $$",
     )
-    parts = urlsplit(postgres_url)
+    parts = urlsplit(empty_postgres)
     url = urlunsplit(parts._replace(netloc=f"guest:guest-secret@{parts.hostname}:{parts.port}"))
     text = await refusal(url, StoreError, verb="migrate")
     assert text.startswith(f"the database user may not do this at {where(url)}: permission denied")

@@ -10,12 +10,10 @@ import pytest
 from tests.e2e.faults.world import Site
 from tests.services.postgres import Postgres
 
-POSTGRES = pytest.param("postgres", marks=pytest.mark.service)
-
 
 @pytest.fixture
-async def sqlite_site(tmp_path: Path) -> AsyncIterator[Site]:
-    async with Site(f"sqlite:///{tmp_path / 'jobs.db'}", tmp_path) as site:
+async def sqlite_site(sqlite_url: str, tmp_path: Path) -> AsyncIterator[Site]:
+    async with Site(sqlite_url, tmp_path) as site:
         yield site
 
 
@@ -25,13 +23,7 @@ async def postgres_site(postgres: Postgres, postgres_url: str, tmp_path: Path) -
         yield site
 
 
-@pytest.fixture(params=["sqlite", POSTGRES])
-async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Site]:
-    """A migrated database of either kind."""
-    url = (
-        request.getfixturevalue("postgres_url")
-        if request.param == "postgres"
-        else f"sqlite:///{tmp_path / 'jobs.db'}"
-    )
-    async with Site(url, tmp_path) as made:
+@pytest.fixture
+async def site(database_url: str, tmp_path: Path) -> AsyncIterator[Site]:
+    async with Site(database_url, tmp_path) as made:
         yield made

@@ -32,10 +32,8 @@ ACK = "\x00\x3c\x00\x50"
 
 
 @pytest.fixture
-async def url(tmp_path: Path) -> str:
-    made = f"sqlite:///{tmp_path / 'jobs.db'}"
-    await Holdfast(made).migrate()
-    return made
+def url(sqlite_url: str) -> str:
+    return sqlite_url
 
 
 @pytest.fixture

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.services.postgres import Postgres
+from tests.conftest import DATABASES
+from tests.services.databases import new_database, new_file
 from tests.systems.converter.gateways import RunningGateway
 from tests.systems.converter.sites import RunningSite
-
-STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -20,16 +16,14 @@ def faulty_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running
         yield running
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=DATABASES)
 def database_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A fresh store of each kind, for all tests of a module."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path_factory.mktemp('store') / 'jobs.db'}"
+        yield new_file(tmp_path_factory.mktemp("store") / "jobs.db")
         return
-    server: Postgres = request.getfixturevalue("postgres")
-    name = f"converter_{next(_numbers)}"
-    yield server.create_database(name)
-    server.drop_database(name)
+    with new_database(request.getfixturevalue("postgres")) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +44,3 @@ def site(shared_site: RunningSite, faulty_gateway: RunningGateway) -> Iterator[R
     yield shared_site
     shared_site.close_browsers()
     faulty_gateway.http.delete("/faults")
-
-
-@pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'jobs.db'}"

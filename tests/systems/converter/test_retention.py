@@ -16,17 +16,15 @@ from systems.converter.settings import Settings
 from systems.converter.tasks import Converter, build
 from systems.converter.web.sessions import Sessions, read_key
 from systems.converter.web.showing import show
+from tests.conftest import DATABASES
 
 DAY = 86_400.0
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=DATABASES)
 async def converter(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Converter]:
-    url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres_url")
     settings = Settings(
-        database_url=url,
+        database_url=request.getfixturevalue(f"{request.param}_url"),
         uploads_dir=tmp_path / "uploads",
         results_dir=tmp_path / "results",
         source_retention_sec=int(DAY),
@@ -34,7 +32,6 @@ async def converter(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
     made = build(settings)
     settings.uploads_dir.mkdir()
     settings.results_dir.mkdir()
-    await made.app.migrate()
     async with made.app:
         yield made
 

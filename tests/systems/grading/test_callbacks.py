@@ -27,20 +27,11 @@ SECRET = "a secret of these tests and of nobody else"
 RESULT = {"overall": 6.5, "bands": {"task": 6.5}, "feedback": "Good."}
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'grading.db'}"
-    return str(request.getfixturevalue("postgres_url"))
-
-
 @pytest.fixture
 async def grading(database_url: str, tmp_path: Path) -> AsyncIterator[Grading]:
     built = build(
         Settings(database_url=database_url, callback_secrets=(SECRET,), audio_dir=tmp_path / "audio")
     )
-    if database_url.startswith("postgres"):
-        await built.app.migrate()
     async with built.app:
         yield built
 

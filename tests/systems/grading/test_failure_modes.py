@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import aio_pika
 import pytest
 
-from holdfast import Holdfast
 from holdfast.celery import encode_task, sign
 from systems.grading.audio import make_recording
 from systems.grading.callbacks.consuming import declare
 from systems.grading.submitting import submit
 from systems.grading.tasks import build
 from systems.grading.topology import CALLBACKS, DEAD, REFUSED, REQUESTS
+from tests.services.databases import new_database
 from tests.services.postgres import Postgres
 from tests.services.rabbitmq import RabbitMq
 from tests.systems.grading.stack import COOLDOWN, SECRET, Stack
@@ -33,9 +33,10 @@ def shared(
     own_rabbitmq: RabbitMq, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
     """On PostgreSQL, as in production; test_run.py has it on SQLite."""
-    url = postgres.create_database("grading")
-    asyncio.run(Holdfast(url).migrate())
-    with Stack(tmp_path_factory.mktemp("grading"), own_rabbitmq.url(), url) as stack:
+    with (
+        new_database(postgres) as url,
+        Stack(tmp_path_factory.mktemp("grading"), own_rabbitmq.url(), url) as stack,
+    ):
         stack.ended(stack.submit(), 60)  # everybody is up
         yield stack
 

@@ -1,18 +1,13 @@
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.services.postgres import Postgres
 from tests.systems.provider.providers import RunningProvider
 from tests.systems.reports.world import World
-
-STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -26,23 +21,6 @@ def provider(running_provider: RunningProvider) -> Iterator[RunningProvider]:
     running_provider.reset()
     yield running_provider
     running_provider.reset()
-
-
-@pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'jobs.db'}"
-
-
-@pytest.fixture(params=STORES)
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A fresh store of each kind."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'jobs.db'}"
-        return
-    server: Postgres = request.getfixturevalue("postgres")
-    name = f"reports_{next(_numbers)}"
-    yield server.create_database(name)
-    server.drop_database(name)
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ async def test_a_crash_between_any_two_steps_ends_in_one_report_paid_once(
     tmp_path: Path, database_url: str, provider: RunningProvider
 ) -> None:  # P1 P3 E5 E40
     world = World(tmp_path, database_url, provider, model_api_key="sk-canary-0123456789")
-    await world.app.migrate()
     async with world.app, open_records(database_url) as records:
         jobs = {}
         for number, point in enumerate(POINTS):

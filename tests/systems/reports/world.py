@@ -56,7 +56,6 @@ class World:
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncIterator[Records]:
         """The app is open and a worker works, until the block is left."""
-        await self.app.migrate()
         async with self.app, open_records(self.settings.database_url) as records:
             worker = asyncio.create_task(self.app.run_worker())
             try:

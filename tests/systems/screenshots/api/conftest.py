@@ -1,19 +1,14 @@
 from __future__ import annotations
 
-import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from systems.screenshots.browser import Browser, Limits
-from tests.services.postgres import Postgres
 from tests.systems.screenshots.api.world import Easel, World
 from tests.systems.screenshots.places import Web
-
-STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -24,24 +19,12 @@ async def browser(program: str, web: Web) -> AsyncIterator[Browser]:
             yield running
 
 
-@pytest.fixture(params=STORES)
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A fresh store of each kind."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'jobs.db'}"
-        return
-    server: Postgres = request.getfixturevalue("postgres")
-    name = f"shots_{next(_numbers)}"
-    yield server.create_database(name)
-    server.drop_database(name)
-
-
 @pytest.fixture
-def make_world(tmp_path: Path) -> Callable[..., World]:
+def make_world(tmp_path: Path, sqlite_url: str) -> Callable[..., World]:
     """On SQLite, with an easel and knobs of the test's own."""
 
     def make(**knobs: Any) -> World:
-        return World(tmp_path, f"sqlite:///{tmp_path / 'jobs.db'}", Easel(), **knobs)
+        return World(tmp_path, sqlite_url, Easel(), **knobs)
 
     return make
 
@@ -65,8 +48,8 @@ async def real(
 
 @pytest.fixture
 async def real_on_sqlite(
-    tmp_path: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch, web: Web
+    tmp_path: Path, sqlite_url: str, browser: Browser, monkeypatch: pytest.MonkeyPatch, web: Web
 ) -> AsyncIterator[World]:
     monkeypatch.setenv("SCREENSHOTS_ALLOW", f"{web.host}:{web.port}")
-    async with World(tmp_path, f"sqlite:///{tmp_path / 'jobs.db'}", browser).open() as opened:
+    async with World(tmp_path, sqlite_url, browser).open() as opened:
         yield opened

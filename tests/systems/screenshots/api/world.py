@@ -110,7 +110,6 @@ class World:
     @contextlib.asynccontextmanager
     async def open(self, *, works: bool = True, credits: int = 100) -> AsyncIterator[World]:  # noqa: A002
         """The site serves, keys and credits are there, and a worker works unless told otherwise."""
-        await self.app.migrate()
         async with contextlib.AsyncExitStack() as stack:
             served = make_site(self.screenshots)
             await stack.enter_async_context(served.router.lifespan_context(served))
