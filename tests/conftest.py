@@ -105,6 +105,7 @@ def pytest_configure() -> None:
 
 def pytest_collection_finish() -> None:
     gc.collect()
+    gc.freeze()
     gc.enable()
 
 
