@@ -46,18 +46,18 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
 async def test_arguments_that_cannot_be_stored_are_refused_and_nothing_is_stored(
-    db: Database, app: Holdfast, what: str
+    db: Database, app: Holdfast
 ) -> None:  # E47
     echo = echo_task(app)
     async with app:
-        with pytest.raises(PayloadError) as refused:
-            await echo.enqueue(REFUSED[what])
-        with pytest.raises(PayloadError):
-            await echo.enqueue_many([1, REFUSED[what], 3])
-        assert "\n" not in str(refused.value)
-        assert len(str(refused.value)) < 500
+        for value in REFUSED.values():
+            with pytest.raises(PayloadError) as refused:
+                await echo.enqueue(value)
+            with pytest.raises(PayloadError):
+                await echo.enqueue_many([1, value, 3])
+            assert "\n" not in str(refused.value)
+            assert len(str(refused.value)) < 500
     assert (db.count("job"), db.count("event")) == (0, 0)
 
 
@@ -106,16 +106,13 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("what", STRANGE)
-async def test_strange_values_come_back_as_they_went_in(
-    db: Database, app: Holdfast, what: str
-) -> None:  # E47
-    echo = echo_task(app)
+async def test_strange_values_come_back_as_they_went_in(app: Holdfast) -> None:  # E47
+    echo, values = echo_task(app), list(STRANGE.values())
     async with app:
-        one = await echo.enqueue(STRANGE[what])
-        [many] = await echo.enqueue_many([(STRANGE[what],)])
+        single = [await echo.enqueue(value) for value in values]
+        many = await echo.enqueue_many([(value,) for value in values])
         await work(app)
-        assert await one.result("1s") == await many.result("1s") == STRANGE[what]
+        assert [await handle.result("1s") for handle in (*single, *many)] == [*values, *values]
 
 
 def options_that_cannot_be_stored() -> list[dict[str, Any]]:
@@ -143,22 +140,27 @@ async def test_one_bad_enqueue_does_not_take_its_neighbours_down(db: Database, a
 
 
 # -- stored, and spoilt afterwards ----------------------------------------------------------------------------------
-@pytest.mark.parametrize("garbage", ["", "{", "null", "[]", '{"value": 1, "more": 2}', "{" * 5000, "\x01"])
+GARBAGE = ["", "{", "null", "[]", '{"value": 1, "more": 2}', "{" * 5000, "\x01"]
+
+
 async def test_a_corrupt_payload_is_a_dead_letter_and_the_others_go_on(
-    db: Database, app: Holdfast, garbage: str
+    db: Database, app: Holdfast
 ) -> None:  # E32 E47
     echo = echo_task(app, retry=SOON)
     async with app:
-        before, spoilt, after = await echo.enqueue_many([1, 2, 3])
-        db.corrupt(spoilt.id, garbage)
+        before, *spoilt, after = await echo.enqueue_many(list(range(len(GARBAGE) + 2)))
+        for handle, garbage in zip(spoilt, GARBAGE, strict=True):
+            db.corrupt(handle.id, garbage)
         await work(app)
-        row = await app.job(spoilt.id)
-        [letter] = await app.dead_letters()
-        assert [await handle.result("1s") for handle in (before, after)] == [1, 3]
-        assert await kinds(app, spoilt.id) == ["queued", "processing", "failed"]
-    assert (row.state, row.error_code, row.attempt) == (State.FAILED, "PAYLOAD_INVALID", 1)
-    assert (letter.id, letter.reason) == (spoilt.id, "PAYLOAD_INVALID")
-    assert "stored arguments" in letter.detail or "cannot be read" in letter.detail
+        assert [await handle.result("1s") for handle in (before, after)] == [0, len(GARBAGE) + 1]
+        for handle in spoilt:
+            row = await app.job(handle.id)
+            assert (row.state, row.error_code, row.attempt) == (State.FAILED, "PAYLOAD_INVALID", 1)
+            assert await kinds(app, handle.id) == ["queued", "processing", "failed"]
+        letters = await app.dead_letters()
+    assert {letter.id for letter in letters} == {handle.id for handle in spoilt}
+    assert {letter.reason for letter in letters} == {"PAYLOAD_INVALID"}
+    assert all("stored arguments" in one.detail or "cannot be read" in one.detail for one in letters)
 
 
 async def test_bytes_that_are_no_text_do_not_stop_the_lane(tmp_path: Path) -> None:  # E32
@@ -249,26 +251,23 @@ async def test_a_result_over_the_limit_is_a_dead_letter(db: Database) -> None:  
     )
 
 
-@pytest.mark.parametrize("what", ["an object", "NaN", "a lone surrogate", "a depth bomb"])
-async def test_a_result_that_cannot_be_stored_is_a_dead_letter(
-    db: Database, app: Holdfast, what: str
-) -> None:  # E14
-    result = REFUSED[what]
-
+async def test_a_result_that_cannot_be_stored_is_a_dead_letter(app: Holdfast) -> None:  # E14
     @app.task(retry=SOON)
-    async def make() -> Any:
-        return result
+    async def make(what: str) -> Any:
+        return REFUSED[what]
 
     @app.task(store_result=False)
-    async def drop() -> Any:
-        return result
+    async def drop(what: str) -> Any:
+        return REFUSED[what]
 
     async with app:
-        kept, dropped = await make.enqueue(), await drop.enqueue()
+        results = ["an object", "NaN", "a lone surrogate", "a depth bomb"]
+        kept, dropped = await make.enqueue_many(results), await drop.enqueue_many(results)
         await work(app)
-        row = await app.job(kept.id)
-        assert (await app.job(dropped.id)).state is State.COMPLETE
-    assert (row.state, row.error_code, row.attempt) == (State.FAILED, "RESULT_INVALID", 1)
+        for handle in kept:
+            row = await handle.job()
+            assert (row.state, row.error_code, row.attempt) == (State.FAILED, "RESULT_INVALID", 1)
+        assert [(await handle.job()).state for handle in dropped] == [State.COMPLETE] * len(results)
 
 
 # -- handlers that misbehave ----------------------------------------------------------------------------------------
@@ -292,51 +291,34 @@ RAISED = {
     "NUL in the message": (ValueError("a\0b"), "UNKNOWN"),
     "NUL in Fatal": (Fatal("a\0b"), "FATAL"),
 }
+#: `next(iter([]))` is an everyday mistake.
+OF_GENERATORS = {"StopIteration": StopIteration(), "GeneratorExit": GeneratorExit()}
 
 
-@pytest.mark.parametrize("execute", ["async", "thread"])
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [pytest.param(e, code, id=name) for name, (e, code) in RAISED.items()],
-)
 async def test_whatever_a_handler_raises_the_job_settles_and_the_worker_lives(
-    db: Database, app: Holdfast, error: BaseException, code: str, execute: str
+    app: Holdfast,
 ) -> None:  # E5 E13
-    async def fails_async() -> None:
-        raise error
-
-    def fails() -> None:
-        raise error
-
-    if execute == "async":
-        task: Task[Any, Any] = app.task(retry=ONCE)(fails_async)
-    else:
-        task = app.task(retry=ONCE)(fails)
-    echo = echo_task(app)
-    async with app:
-        bad, good = await task.enqueue(), await echo.enqueue(1)
-        await work(app)
-        row = await app.job(bad.id)
-        assert await good.result("1s") == 1
-    assert (row.state, row.error_code) == (State.FAILED, code)
-    assert row.error_message is not None
-    assert "\n" not in row.error_message
-
-
-@pytest.mark.parametrize("error", [StopIteration(), GeneratorExit()], ids=["StopIteration", "GeneratorExit"])
-async def test_the_errors_of_generators_in_a_thread_are_errors_like_others(
-    db: Database, app: Holdfast, error: BaseException
-) -> None:  # E5
-    """`next(iter([]))` is an everyday mistake."""
+    @app.task(retry=ONCE)
+    async def fails_async(what: str) -> None:
+        raise RAISED[what][0]
 
     @app.task(retry=ONCE)
-    def fails() -> None:
-        raise error
+    def fails(what: str) -> None:
+        raise OF_GENERATORS.get(what) or RAISED[what][0]
 
+    echo = echo_task(app)
     async with app:
-        handle = await fails.enqueue()
+        bad = {what: [await task.enqueue(what) for task in (fails_async, fails)] for what in RAISED}
+        odd = await fails.enqueue_many(list(OF_GENERATORS))
+        good = await echo.enqueue(1)
         await work(app)
-        assert (await handle.job()).state is State.FAILED
+        assert await good.result("1s") == 1
+        for what, handles in bad.items():
+            for row in [await handle.job() for handle in handles]:
+                assert (row.state, row.error_code) == (State.FAILED, RAISED[what][1]), what
+                assert row.error_message is not None
+                assert "\n" not in row.error_message
+        assert [(await handle.job()).state for handle in odd] == [State.FAILED] * len(OF_GENERATORS)
 
 
 async def test_a_fork_whose_child_comes_back_is_one_run(db: Database, app: Holdfast) -> None:  # E5

@@ -41,18 +41,18 @@ def main() -> int:
 def _tour(stage: Stage, board: Board) -> Told:
     told: Told = []
     board.chapter(f"[bold]1.[/] {FIRST} PDFs are uploaded; each is on disk before its upload is answered.")
+    stage.break_gateway(latency_ms=1500)  # slow enough that somebody dies with work in hand
     for nth in range(FIRST - len(SAMPLES)):
         stage.upload(
             f"page-{nth}.pdf", plain(1 + nth % 3, words=f"Page {nth}."), ("text", "jats", "alto")[nth % 3]
         )
     for name, make in SAMPLES.items():
         stage.upload(name, make(), "jats")
-    stage.break_gateway(latency_ms=250)  # slow enough that somebody can die with work in hand
-    board.until(lambda seen: _count(seen, "complete") >= 4, seconds=20)
     board.chapter(
         "[bold]2.[/] A worker is killed with SIGKILL in the middle of its work; another takes its place."
     )
-    stage.kill_worker()
+    board.until(lambda _: stage.kill_busy_worker(), seconds=20)
+    stage.break_gateway(latency_ms=250)
     board.until(lambda seen: _count(seen, "complete") >= 10, seconds=30)
     told += _outage(stage, board)
     told += _dead_letter(stage, board)

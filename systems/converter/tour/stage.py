@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 
 import httpx2
 
+from holdfast import Holdfast
 from systems.common.children import Child
 
 #: Quick enough to be watched, with more attempts than usual: an outage that begins with so few files under way uses up some
@@ -102,10 +104,17 @@ class Stage:
         """Calls that were made to fail so far."""
         return int(self.gateway.get("/faults").raise_for_status().json()["struck"])
 
-    def kill_worker(self) -> None:
-        """As a crash does. Another one is started in its place, as whoever runs workers would."""
-        victim = self.workers[0]
-        if victim.process is not None:
-            victim.process.send_signal(signal.SIGKILL)
-            victim.process.wait()
-        victim.start()
+    def kill_busy_worker(self) -> bool:
+        """As a crash does, if one has work in hand. Another is started in its place, as whoever runs workers would."""
+        busy = asyncio.run(self._busy_workers())
+        for victim in self.workers:
+            if (process := victim.process) is not None and any(f"-{process.pid}-" in name for name in busy):
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                victim.start()
+                return True
+        return False
+
+    async def _busy_workers(self) -> list[str]:
+        async with Holdfast(self.environment["DATABASE_URL"]) as app:
+            return [worker.name for worker in await app.workers() if worker.leases]
