@@ -234,6 +234,20 @@ async def test_what_becomes_free_is_free_everywhere(db: Database) -> None:
         assert await desk.credits.ledger() == []
 
 
+async def test_what_was_reserved_before_it_became_free_is_settled_all_the_same(db: Database) -> None:  # S3
+    before, after = new_app(db.url), new_app(db.url)
+    shoot = sell(before, price=2)
+    sell(after, price=0)
+    async with before:
+        await before.credits.grant("ann", 10)
+        for number in (1, -1):
+            await shoot.options(owner="ann").enqueue(number)
+        assert await stands(before) == (6, 4, 0)
+    async with after:
+        await work(after)
+        assert await stands(after) == (8, 0, 2)
+
+
 async def test_the_duty_settles_what_others_left_and_lets_grants_expire(db: Database, app: Holdfast) -> None:
     shoot = sell(app)
     async with app:
