@@ -106,6 +106,32 @@ def test_a_price_is_a_whole_number_of_credits() -> None:
             Holdfast("memory://").task(price=price)(print)
 
 
+async def test_a_price_of_the_policy_file_is_paid(db: Database, tmp_path: Path) -> None:  # E10 S3
+    file = tmp_path / "holdfast.toml"
+    file.write_text("[queues.default]\nprice = 7\n[tasks.shoot]\nprice = 3")
+    app = new_app(db.url, policies=file)
+    shoot = sell(app, price=0)
+    async with app:
+        await app.credits.grant("ann", 5)
+        handle = await shoot.options(owner="ann").enqueue(1)
+        assert await stands(app) == (2, 3, 0)
+        async with new_app(db.url) as desk:  # and by those who read no file
+            await desk.cancel(handle.id)
+            await desk.retry(handle.id)
+            assert await stands(desk) == (2, 3, 0)
+        await work(app)
+        assert await stands(app) == (2, 0, 3)
+
+
+async def test_a_policy_file_makes_a_task_free(tmp_path: Path) -> None:  # E10
+    (tmp_path / "holdfast.toml").write_text("[tasks.shoot]\nprice = 0")
+    app = Holdfast("memory://", policies=tmp_path / "holdfast.toml")
+    shoot = sell(app, price=2)
+    async with app:
+        await shoot.enqueue(1)
+        assert (await app.engine()).store.hooks == []
+
+
 # -- beside each other ----------------------------------------------------------------------------------------------------
 async def test_a_caller_without_credits_does_not_fail_those_beside_it(
     db: Database, app: Holdfast
