@@ -4,63 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 import os
-import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-)
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 from holdfast.credits.verbs import EVERY as CREDITS_EVERY
 from holdfast.credits.verbs import Credits
-from holdfast.domain.breaker import BreakerPolicy
-from holdfast.domain.budget import BudgetPolicy
-from holdfast.domain.classify import Rule
-from holdfast.domain.credit import MOST
-from holdfast.domain.duration import Duration, optional
-from holdfast.domain.errand import AGAIN_AFTER, Encode
-from holdfast.domain.guard import DependencyPolicy
-from holdfast.domain.job import (
-    Enqueued,
-    JobId,
-    NewJob,
-)
-from holdfast.domain.knobs import span, whole
-from holdfast.domain.limiter import LimiterPolicy
-from holdfast.domain.limits import Limits, whole_queue
-from holdfast.domain.moves import Kind
-from holdfast.domain.policy import Retry
-from holdfast.domain.schedule import Missed, Schedule, When
+from holdfast.declaring import Declaring
+from holdfast.domain.job import Enqueued, JobId, NewJob
 from holdfast.duties.dispatching import DISPATCH_EVERY as HAND_OUT_EVERY
 from holdfast.duties.dispatching import Dispatching as HandingOut
 from holdfast.duties.duties import Duties
-from holdfast.engine import schedules
-from holdfast.engine.admission import Admission, Probe
 from holdfast.engine.broker import Broker, name_of
 from holdfast.engine.calling import Calls
 from holdfast.engine.engine import Engine
 from holdfast.engine.engines import Engines
-from holdfast.engine.errands import Errands
 from holdfast.engine.observing import Observers
 from holdfast.engine.outboxstore import PublishesDirectly
-from holdfast.engine.policies.reloading import Reloader, find
-from holdfast.engine.policies.values import Policies
-from holdfast.engine.ports import Artefacts, Clock, Hook, RegistersLanes, Retention, Rng, Store
+from holdfast.engine.policies.reloading import find
+from holdfast.engine.ports import Artefacts, Clock, RegistersLanes, Retention, Rng, Store
 from holdfast.engine.settings import Settings
-from holdfast.engine.tasks import EXECUTORS, STUCK_ACTIONS, Policy, Task
-from holdfast.engine.transport import Topic, shown
-from holdfast.errors import UnknownTask, UsageError
+from holdfast.engine.transport import shown
+from holdfast.errors import UnknownTask
 from holdfast.portal import Portal, SyncVerbs
 from holdfast.relaying import Relaying
+from holdfast.signals import reload_on_signal, stop_on_signals
 from holdfast.verbs import Verbs
 from holdfast.webhooks.delivering import install as install_webhooks
 from holdfast.webhooks.dispatching import DISPATCH_EVERY, Dispatching
@@ -70,30 +41,21 @@ from holdfast.wiring import (
     SystemRng,
     SystemThreads,
     database_url,
-    http_probe,
     make_artefacts,
     make_books,
     make_dispatch,
-    make_errand_books,
     make_outbound,
     make_store,
     thread_pool,
 )
-from holdfast.worker.attempts import Middleware
 from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
     from holdfast.domain.health import Health, Thresholds
     from holdfast.metrics.metrics import Metrics
 
-P = ParamSpec("P")
-R = TypeVar("R")
-T = TypeVar("T")
 
-Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
-
-
-class Holdfast(Relaying, Verbs):
+class Holdfast(Declaring, Relaying, Verbs):
     """A set of tasks over one database.
 
     *url* defaults to `HOLDFAST_DATABASE_URL`, else `sqlite:///holdfast.db`. Settings (`lease`, `heartbeat`, `poll`,
@@ -113,14 +75,10 @@ class Holdfast(Relaying, Verbs):
         calls: Calls | None = None,
         **settings: Any,
     ) -> None:
+        super().__init__(find(policies, os.environ))
         self.url = database_url(url)
         self.settings = Settings.read(settings, os.environ)
         self.retention = retention
-        self.tasks: dict[str, Task[Any, Any]] = {}
-        self.schedules: dict[str, Schedule] = {}
-        self.topics: dict[str, Topic] = {}
-        self._reloader = Reloader(find(policies, os.environ))
-        self.admission = Admission(lambda: self._reloader.policies)
         self.observers = Observers()  #: told of what this process does with jobs
         self._metrics: Metrics | None = None
         self.payload_limit = self.settings.payload_limit
@@ -130,239 +88,13 @@ class Holdfast(Relaying, Verbs):
         self._artefacts: Artefacts | None = None  #: made when it is needed, where the settings name a place
         self._engines = Engines(self.make_engine, self._make_closed_engine, owned=store is None)
         self._portal: Portal | None = None
-        self._lifespan: Lifespan | None = None
-        self._middleware: list[Middleware] = []
-        self._hooks: list[tuple[frozenset[Kind], Hook]] = []
         self.credits = Credits(self.engine, self.tasks, make_books, lambda: self.portal)
-        self.errands = Errands(self.tasks, make_errand_books)
         self.new_id = self._ids.job_id
         self.current_trace: Callable[[], str | None] = _no_trace
         if self.settings.tracing:
             from holdfast.tracing import instrument
 
             instrument(self)
-
-    # -- declaring --------------------------------------------------------------------------------------------------
-    @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-    @overload
-    def task(
-        self,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        retry: Retry | int | None = None,
-        timeout: Duration | None = None,
-        lease: Duration | None = None,
-        depends_on: str | None = None,
-        execute: str | None = None,
-        max_crashes: int = 3,
-        store_result: bool = True,
-        deadline: Duration | None = None,
-        dedupe_for: Duration | None = None,
-        start_within: Duration | None = None,
-        stuck_after: Duration | None = "30m",
-        stuck_action: str = "report",
-        version: int = 1,
-        rules: Sequence[Rule] = (),
-        limits: Limits | None = None,
-        cost: float = 1.0,
-        price: int = 0,
-        topic: str | None = None,
-        encode: Encode | None = None,
-        again_after: Duration = AGAIN_AFTER,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-
-    def task(self, *function: Callable[..., Any], **options: Any) -> Any:
-        """Make a function a task. *execute* is "async" (on the loop), "thread" or "process"; by default an
-        `async def` runs on the loop, a plain `def` in a thread, and a plain `def` with a *timeout* in a process,
-        because a thread cannot be stopped. "outside": no worker runs it; others do, and tell of it (`begin`, `end`). They are
-        told of its jobs by messages of *topic*, written by *encode*, and again when nobody has begun after *again_after*."""
-
-        def decorate(function: Callable[..., Any]) -> Task[..., Any]:
-            return self._add_task(function, **options)
-
-        return decorate(*function) if function else decorate
-
-    def _add_task(
-        self,
-        function: Callable[P, R],
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        retry: Retry | int | None = None,
-        timeout: Duration | None = None,
-        lease: Duration | None = None,
-        execute: str | None = None,
-        deadline: Duration | None = None,
-        dedupe_for: Duration | None = None,
-        start_within: Duration | None = None,
-        stuck_after: Duration | None = "30m",
-        stuck_action: str = "report",
-        rules: Sequence[Rule] = (),
-        again_after: Duration = AGAIN_AFTER,
-        **plain: Any,
-    ) -> Task[P, R]:
-        name = name or function.__name__
-        if name in self.tasks:
-            raise UsageError(f"there is a task named {name!r} already; give this one another name=")
-        if execute is None:
-            execute = "async" if inspect.iscoroutinefunction(function) else "process" if timeout else "thread"
-        if execute not in EXECUTORS:
-            raise UsageError(f"execute is {execute!r}; it is one of {', '.join(EXECUTORS)}")
-        if execute == "async" and not inspect.iscoroutinefunction(function):
-            raise UsageError(f"{name} is a plain function; it runs with execute='thread' or 'process'")
-        if stuck_action not in STUCK_ACTIONS:
-            raise UsageError(f"stuck_action is {stuck_action!r}; it is one of {', '.join(STUCK_ACTIONS)}")
-        unknown = plain.keys() - Policy.__dataclass_fields__
-        if unknown:
-            raise UsageError(
-                f"no task option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(Policy.__dataclass_fields__))}"
-            )
-        policy = Policy(
-            queue=queue,
-            retry=Retry(retry) if isinstance(retry, int) else retry or Retry(),
-            timeout=optional(timeout),
-            lease=optional(lease),
-            execute=execute,
-            deadline=optional(deadline),
-            dedupe_for=optional(dedupe_for),
-            start_within=optional(start_within),
-            stuck_after=optional(stuck_after),
-            stuck_action=stuck_action,
-            rules=tuple(rules),
-            again_after=span("again_after", again_after, timedelta(milliseconds=100), timedelta(days=30)),
-            **plain,
-        )
-        self._hand_over(name, policy)
-        if whole("price", policy.price, 0, MOST):
-            self._sell()
-        task: Task[P, R] = Task(function, name, policy, self)
-        self._reloader.adopt(task)
-        self.tasks[name] = task
-        return task
-
-    @overload
-    def schedule(
-        self,
-        when: When,
-        /,
-        *,
-        name: str | None = None,
-        missed: Missed = "once",
-        args: Mapping[str, Any] | None = None,
-        queue: str | None = None,
-        owner: str | None = None,
-    ) -> Callable[[Task[P, R]], Task[P, R]]: ...
-
-    @overload
-    def schedule(
-        self,
-        task: Task[P, R],
-        when: When,
-        /,
-        *,
-        name: str | None = None,
-        missed: Missed = "once",
-        args: Mapping[str, Any] | None = None,
-        queue: str | None = None,
-        owner: str | None = None,
-    ) -> Task[P, R]: ...
-
-    def schedule(self, *given: Any, **options: Any) -> Any:
-        """Enqueue a task by the clock: `@app.schedule(Cron("0 7 * * mon-fri", zone="Europe/Berlin"))` above
-        `@app.task`, or `app.schedule(task, Every("5m"))`. *missed* says what becomes of ticks at which nobody was
-        there: "once" (one job for all of them), "skip" or "all". *name* tells schedules of one task apart."""
-
-        def keep(task: Any) -> Any:
-            if not isinstance(task, Task) or self.tasks.get(task.name) is not task:
-                raise UsageError(f"{task!r:.60} is not a task of this app; put @app.schedule above @app.task")
-            declared = schedules.declare(task, given[-1], **options)
-            if declared.name in self.schedules:
-                raise UsageError(
-                    f"there is a schedule named {declared.name!r} already; give this one another name="
-                )
-            self.schedules[declared.name] = declared
-            return task
-
-        return keep(given[0]) if len(given) == 2 else keep
-
-    @property
-    def policies(self) -> Policies:
-        """What the policy file says, as it is in force now."""
-        return self._reloader.policies
-
-    def dependency(
-        self,
-        name: str,
-        *,
-        breaker: BreakerPolicy | None = BreakerPolicy(),  # noqa: B008 - a frozen value
-        limiter: LimiterPolicy | None = LimiterPolicy(),  # noqa: B008
-        budget: BudgetPolicy | None = BudgetPolicy(),  # noqa: B008
-        probe: str | Probe | None = None,
-    ) -> None:
-        """How the calls of a dependency are guarded; None switches a mechanism off. Tasks name it by `depends_on=`.
-
-        *probe* is asked before calls are tried again after an outage: a URL (any answer below 500 is a good one) or an
-        async function that answers whether all is well.
-        """
-        self.admission.dependencies[name] = DependencyPolicy(breaker=breaker, limiter=limiter, budget=budget)
-        if probe is not None:
-            self.admission.probes[name] = http_probe(probe) if isinstance(probe, str) else probe
-
-    def queue(self, name: str, limits: Limits) -> None:
-        """The limits of a queue as a whole."""
-        self.admission.queues[name] = whole_queue(limits)
-
-    def lifespan(self, make: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
-        """An async generator with one `yield`: resources of a worker process. Handlers find them as `job.resources`."""
-        self._lifespan = asynccontextmanager(make)
-        return make
-
-    def middleware(self, function: Middleware) -> Middleware:
-        """Wrap every attempt: `async def m(job, call): …; return await call()`. The first one added is outermost."""
-        self._middleware.append(function)
-        return function
-
-    def on(self, *kinds: str) -> Callable[[Hook], Hook]:
-        """A hook that runs in the transaction of the moves it names: raise, and none of them happened."""
-        known = {kind.name: kind for kind in Kind}
-        unknown = [kind for kind in kinds if kind not in known]
-        if unknown:
-            raise UsageError(f"no event {', '.join(unknown)}; there are: {', '.join(known)}")
-
-        def keep(hook: Hook) -> Hook:
-            self._hooks.append((frozenset(known[kind] for kind in kinds), hook))
-            return hook
-
-        return keep
-
-    def _sell(self) -> None:
-        """From now on the moves of jobs settle credits, before anybody else's hooks are told."""
-        if self.credits.hook not in self._hooks:
-            self._hooks.insert(0, self.credits.hook)
-
-    def _hand_over(self, name: str, policy: Policy) -> None:
-        """From now on the moves of jobs that others execute tell of them."""
-        if policy.topic is None:
-            if policy.encode is not None:
-                raise UsageError(f"{name} has encode= and no topic=; say where its messages go")
-            return
-        if policy.execute != "outside":
-            raise UsageError(f'{name} has a topic, so others execute it; declare it with execute="outside"')
-        if self.errands.hook not in self._hooks:
-            self._hooks.append(self.errands.hook)
-
-    def _check_policies(self) -> None:
-        if self.tasks:  # an app without any only looks at the database
-            self._reloader.check(self.tasks)
-        for name, task in self.tasks.items():
-            topic = task.policy.topic
-            if topic is not None and topic not in self.topics:
-                raise UsageError(
-                    f"jobs of {name} are handed to {topic}, which is no topic here; declare it with app.topic({topic!r}, …)"
-                )
 
     # -- opening ----------------------------------------------------------------------------------------------------
     async def __aenter__(self) -> Holdfast:
@@ -379,8 +111,7 @@ class Holdfast(Relaying, Verbs):
     async def make_engine(self) -> Engine:
         """A new engine with a store of its own, opened in the running loop."""
         self._check_policies()
-        store = self._given_store or make_store(self.url, self._clock, self._threads)
-        store.hooks = self._hooks
+        store = self._make_store()
         try:
             await store.open()
             if isinstance(store, RegistersLanes):
@@ -392,24 +123,19 @@ class Holdfast(Relaying, Verbs):
         except BaseException:
             await store.close()
             raise
-        return Engine(
-            store,
-            self.tasks,
-            self.settings,
-            self._clock,
-            self._rng,
-            self._ids,
-            self._find_artefacts(),
-            self.admission,
-            self.observers,
-            self._calls,
-            broker,
-        )
+        given = self._find_artefacts(), self.admission, self.observers, self._calls
+        return Engine(store, self.tasks, self.settings, self._clock, self._rng, self._ids, *given, broker)
 
-    def dispatch_through(self, address: str) -> None:
-        """Workers of this app get due jobs from this broker, as by the setting `dispatch`; say it before the app is used."""
-        said = Settings.read({"dispatch": address}, {}).dispatch
-        self.settings = replace(self.settings, dispatch=said)
+    def _make_closed_engine(self) -> Engine:
+        """One that needs no running loop, and opens nothing."""
+        self._check_policies()
+        given = self._clock, self._rng, self._ids
+        return Engine(self._make_store(), self.tasks, self.settings, *given, observers=self.observers)
+
+    def _make_store(self) -> Store:
+        store = self._given_store or make_store(self.url, self._clock, self._threads)
+        store.hooks = self._hooks
+        return store
 
     async def _make_broker(self, store: Store) -> Broker | None:
         """What hands out due jobs, where the settings name it; not for a store that tests have put in."""
@@ -446,8 +172,12 @@ class Holdfast(Relaying, Verbs):
             self.__dict__.update(before)
 
     async def migrate(self) -> list[str]:
-        store = self._given_store or make_store(self.url, self._clock, self._threads)
-        return await store.migrate()
+        return await self._make_store().migrate()
+
+    def dispatch_through(self, address: str) -> None:
+        """Workers of this app get due jobs from this broker, as by the setting `dispatch`; say it before the app is used."""
+        said = Settings.read({"dispatch": address}, {}).dispatch
+        self.settings = replace(self.settings, dispatch=said)
 
     # -- what tasks and handles call --------------------------------------------------------------------------------
     async def send(self, jobs: Sequence[NewJob], connection: Any = None) -> Sequence[Enqueued]:
@@ -491,13 +221,6 @@ class Holdfast(Relaying, Verbs):
         """An engine for calls that need no event loop: enqueueing on SQLite and on connections of the caller's."""
         self._check_policies()
         return self._engines.anywhere()
-
-    def _make_closed_engine(self) -> Engine:
-        self._check_policies()
-        store = self._given_store or make_store(self.url, self._clock, self._threads)
-        store.hooks = self._hooks
-        given = self._clock, self._rng, self._ids
-        return Engine(store, self.tasks, self.settings, *given, observers=self.observers)
 
     @property
     def portal(self) -> Portal:
@@ -564,14 +287,6 @@ class Holdfast(Relaying, Verbs):
             resources = await stack.enter_async_context(self._lifespan()) if self._lifespan else None
             pool = thread_pool((concurrency or self.settings.concurrency) + 4)
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-            chores = Duties(engine, self.retention, self.schedules)
-            chores.add("webhooks", DISPATCH_EVERY, Dispatching(engine).run)
-            if engine.broker is not None:
-                chores.add("dispatch", HAND_OUT_EVERY, HandingOut(engine, engine.broker).run)
-            if self.errands.hook in self._hooks:
-                chores.add("errands", self.errands.every, lambda: self.errands.look(engine.store))
-            if self.credits.hook in self._hooks:
-                chores.add("credits", CREDITS_EVERY, self.credits.keep_house)
             worker = Worker(
                 engine,
                 self._threads,
@@ -583,17 +298,29 @@ class Holdfast(Relaying, Verbs):
                 until_idle=until_idle,
             )
             if handle_signals:  # the process is ours
-                _stop_on_signals(worker, stack)
-                _reload_on_signal(self._reloader, self.tasks, stack)
+                stop_on_signals(worker.stop, stack)
                 gc.collect()
                 gc.freeze()  # what was imported lives on: no later collection has to walk it
             if self._reloader.path is not None:
+                if handle_signals:
+                    reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
                 looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
                 stack.push_async_callback(_end, looking)
             if relay and self.topics:
                 relaying = asyncio.create_task(self.make_relay(engine).run(), name="relay")
                 stack.push_async_callback(_end, relaying)
-            await _run_together(worker, chores if duties else None)
+            await _run_together(worker, self._duties(engine) if duties else None)
+
+    def _duties(self, engine: Engine) -> Duties:
+        chores = Duties(engine, self.retention, self.schedules)
+        chores.add("webhooks", DISPATCH_EVERY, Dispatching(engine).run)
+        if engine.broker is not None:
+            chores.add("dispatch", HAND_OUT_EVERY, HandingOut(engine, engine.broker).run)
+        if self.errands.hook in self._hooks:
+            chores.add("errands", self.errands.every, lambda: self.errands.look(engine.store))
+        if self.credits.hook in self._hooks:
+            chores.add("credits", CREDITS_EVERY, self.credits.keep_house)
+        return chores
 
 
 def _no_trace() -> None:
@@ -621,21 +348,4 @@ async def _run_together(worker: Worker, chores: Duties | None) -> None:
         working.result()
     finally:
         if housework is not None:
-            housework.cancel()
-            await asyncio.gather(housework, return_exceptions=True)
-
-
-def _stop_on_signals(worker: Worker, stack: AsyncExitStack) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, worker.stop)
-        stack.callback(loop.remove_signal_handler, number)
-
-
-def _reload_on_signal(reloader: Reloader, tasks: Mapping[str, Task[Any, Any]], stack: AsyncExitStack) -> None:
-    """SIGHUP reads the policies again. At a terminal it keeps its meaning: the terminal is gone, and so are we."""
-    if reloader.path is None or sys.stdin is None or sys.stdin.isatty():
-        return
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, lambda: reloader.reload(tasks, asked=True))
-    stack.callback(loop.remove_signal_handler, signal.SIGHUP)
+            await _end(housework)

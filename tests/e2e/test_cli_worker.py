@@ -67,6 +67,7 @@ class Shop:
                 [sys.executable, "-m", "holdfast", *command],
                 cwd=self.folder,
                 env={**ENVIRONMENT, "HOLDFAST_LOG": "json", **environment},
+                stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
             )
@@ -209,6 +210,32 @@ def test_the_parent_passes_a_second_signal_on(shop: Shop) -> None:  # E31
     parent.send_signal(signal.SIGINT)
     assert ended(parent, 10) == 0
     assert shop.job(job_id)["state"] == "queued"
+
+
+def test_the_parent_passes_a_hang_up_on_and_the_policies_are_read_again(shop: Shop) -> None:  # E10
+    """The file stays as it is, so that nobody reads it again unless told to."""
+    (shop.folder / "holdfast.toml").write_text("[tasks.hello]\nmax_attempts = 3")
+    parent = shop.worker("--processes", "2")
+    eventually(lambda: len(shop.told("worker.started")) == 2, "two workers")
+    parent.send_signal(signal.SIGHUP)
+    eventually(lambda: len(shop.told("policies.reloaded")) == 2, "both to read their policies")
+    parent.terminate()
+    assert ended(parent) == 0
+    assert len(shop.told("process.started")) == len(shop.told("worker.stopped")) == 2
+
+
+def test_a_hang_up_ends_no_child_that_does_not_listen(shop: Shop) -> None:  # E10
+    """Neither one that has only begun, nor one without a policy file."""
+    parent = shop.start("worker", "shop:app", "--processes", "2")
+    eventually(lambda: len(shop.told("process.started")) == 2, "two processes")
+    parent.send_signal(signal.SIGHUP)
+    eventually(lambda: len(shop.told("worker.started")) == 2, "two workers")
+    parent.send_signal(signal.SIGHUP)
+    job_id = shop.enqueue("hello.enqueue_sync('you')")
+    eventually(lambda: shop.job(job_id)["state"] == "complete", "the job to complete")
+    parent.terminate()
+    assert ended(parent) == 0
+    assert shop.told("process.lost") == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent is gone")

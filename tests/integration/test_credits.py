@@ -106,6 +106,32 @@ def test_a_price_is_a_whole_number_of_credits() -> None:
             Holdfast("memory://").task(price=price)(print)
 
 
+async def test_a_price_of_the_policy_file_is_paid(db: Database, tmp_path: Path) -> None:  # E10 S3
+    file = tmp_path / "holdfast.toml"
+    file.write_text("[queues.default]\nprice = 7\n[tasks.shoot]\nprice = 3")
+    app = new_app(db.url, policies=file)
+    shoot = sell(app, price=0)
+    async with app:
+        await app.credits.grant("ann", 5)
+        handle = await shoot.options(owner="ann").enqueue(1)
+        assert await stands(app) == (2, 3, 0)
+        async with new_app(db.url) as desk:  # and by those who read no file
+            await desk.cancel(handle.id)
+            await desk.retry(handle.id)
+            assert await stands(desk) == (2, 3, 0)
+        await work(app)
+        assert await stands(app) == (2, 0, 3)
+
+
+async def test_a_policy_file_makes_a_task_free(tmp_path: Path) -> None:  # E10
+    (tmp_path / "holdfast.toml").write_text("[tasks.shoot]\nprice = 0")
+    app = Holdfast("memory://", policies=tmp_path / "holdfast.toml")
+    shoot = sell(app, price=2)
+    async with app:
+        await shoot.enqueue(1)
+        assert (await app.engine()).store.hooks == []
+
+
 # -- beside each other ----------------------------------------------------------------------------------------------------
 async def test_a_caller_without_credits_does_not_fail_those_beside_it(
     db: Database, app: Holdfast
@@ -232,6 +258,20 @@ async def test_what_becomes_free_is_free_everywhere(db: Database) -> None:
         await desk.cancel(handle.id)
         await desk.retry(handle.id)
         assert await desk.credits.ledger() == []
+
+
+async def test_what_was_reserved_before_it_became_free_is_settled_all_the_same(db: Database) -> None:  # S3
+    before, after = new_app(db.url), new_app(db.url)
+    shoot = sell(before, price=2)
+    sell(after, price=0)
+    async with before:
+        await before.credits.grant("ann", 10)
+        for number in (1, -1):
+            await shoot.options(owner="ann").enqueue(number)
+        assert await stands(before) == (6, 4, 0)
+    async with after:
+        await work(after)
+        assert await stands(after) == (8, 0, 2)
 
 
 async def test_the_duty_settles_what_others_left_and_lets_grants_expire(db: Database, app: Holdfast) -> None:

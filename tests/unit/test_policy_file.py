@@ -67,6 +67,7 @@ def test_every_key_of_a_task() -> None:  # E10 E16 E26 E34
         stuck_after = false
         stuck_action = "retry"
         cost = 2.5
+        price = 3
         limits = { concurrency = 8, rate = "100/min", per_owner = { concurrency = 2 }, per_key = { rate = "1/s" } }
         windows = { ramp = "1m", deny = [{ days = "mon-fri", start = 08:00:00, end = "18:00", zone = "Europe/Berlin" }] }
         """
@@ -86,6 +87,7 @@ def test_every_key_of_a_task() -> None:  # E10 E16 E26 E34
         stuck_after=None,
         stuck_action="retry",
         cost=2.5,
+        price=3,
         limits=Limits(
             concurrency=8,
             rate=Rate(100, timedelta(minutes=1)),
@@ -235,6 +237,9 @@ BAD = [
     ("[tasks.t]\nstuck_after = 0", 2, "tasks.t.stuck_after: it is 0; write a longer time, or false for none"),
     ("[tasks.t]\nstuck_action = 'kill'", 2, "tasks.t.stuck_action: it is 'kill'; it is one of report, retry"),
     ("[tasks.t]\ncost = 'dear'", 2, "tasks.t.cost: cost is 'dear'"),
+    ("[tasks.t]\nprice = 0.5", 2, "tasks.t.price: price is 0.5; it is a whole number, 0 to 1000000000000"),
+    ("[queues.q]\nprice = -1", 2, "queues.q.price: price is -1; it is a whole number"),
+    ("[tasks.t]\nprice = false", 2, "tasks.t.price: price is False; it is a whole number"),
     ("[tasks.t]\nbackoff = 'fast'", 2, "tasks.t.backoff: it is 'fast'; write { base"),
     ("[tasks.t]\nbackoff = 5", 2, "tasks.t.backoff: it is 5; it is a table"),
     ("[tasks.t]\nbackoff = { bass = '5s' }", 2, "tasks.t.backoff.bass: there is no such key here; did you mean base?"),

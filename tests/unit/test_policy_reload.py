@@ -168,6 +168,20 @@ async def test_a_worker_notices_a_changed_file_by_itself(file: Path, heard: Hear
     await asyncio.gather(looking, return_exceptions=True)
 
 
+async def test_a_running_process_keeps_its_prices(file: Path, heard: Heard) -> None:  # E10 S3
+    file.write_text("[tasks.t]\nprice = 2")
+    app, reloader, task = declare(file)
+    assert task.policy.price == 2
+    file.write_text("[tasks.t]\nprice = 3\nmax_attempts = 9")
+    assert reloader.reload(app.tasks)
+    assert (task.policy.price, task.policy.retry.max_attempts) == (2, 9)
+    assert heard.lines[1] == (
+        "policies.price_waits",
+        {"tasks": ["t"], "hint": "a process keeps its prices; restart it"},
+    )
+    assert declare(file)[2].policy.price == 3
+
+
 @pytest.mark.slow
 async def test_sighup_makes_a_real_worker_read_its_file_again(tmp_path: Path) -> None:  # E10
     """And goes on working: the hang-up of a daemon is no reason to end."""

@@ -5,7 +5,8 @@
       └──────────┴──told to reload─────────────┘      told to stop: nothing is started again
 
 A child is in a process group of its own: Ctrl-C reaches only the parent, which passes it on once. Otherwise every
-child would be told twice, and the second time means "at once".
+child would be told twice, and the second time means "at once". SIGHUP ends nobody: it is passed on to those who read
+their policies again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from types import FrameType
 
 from holdfast.cli.exits import OK, PROBLEMS, USAGE
 from holdfast.logs import Log
+from holdfast.signals import hang_up_ends_us
 
 log = Log("holdfast.supervisor")
 
@@ -39,6 +41,9 @@ def die_with_parent() -> None:
     parent = os.environ.pop(MARKER, None)
     if parent is None:
         return
+    if not hang_up_ends_us():  # it asks to read the policies again: that comes later, or there are none
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(parent):  # it went before we asked
@@ -104,9 +109,10 @@ class Supervisor:
             slot.process.terminate()
 
     def _start(self, slot: _Slot) -> None:
-        slot.process = subprocess.Popen(
-            [*self._command, *slot.own], env=os.environ | {MARKER: str(os.getpid())}, process_group=0
-        )
+        with _hang_ups_held_back():
+            slot.process = subprocess.Popen(
+                [*self._command, *slot.own], env=os.environ | {MARKER: str(os.getpid())}, process_group=0
+            )
         slot.started = time.monotonic()
         if self._signals:  # told to stop while it was being started: it has not heard of it
             slot.process.terminate()
@@ -146,12 +152,19 @@ class Supervisor:
             if slot.process is not None:
                 slot.process.send_signal(signal.SIGTERM if self._signals < 3 else signal.SIGKILL)
 
+    def _hang_up(self) -> None:
+        """Let all of them read their policies again."""
+        for slot in self._slots:
+            if slot.process is not None:
+                slot.process.send_signal(signal.SIGHUP)
+
     @contextmanager
     def _passing_signals_on(self) -> Iterator[None]:
-        def passed_on(_number: int, _frame: FrameType | None) -> None:
-            self._stop()
+        def passed_on(number: int, _frame: FrameType | None) -> None:
+            self._hang_up() if number == signal.SIGHUP else self._stop()
 
-        before = {number: signal.signal(number, passed_on) for number in (signal.SIGTERM, signal.SIGINT)}
+        numbers = [signal.SIGTERM, signal.SIGINT] + [signal.SIGHUP] * (not hang_up_ends_us())
+        before = {number: signal.signal(number, passed_on) for number in numbers}
         try:
             yield
         finally:
@@ -160,3 +173,13 @@ class Supervisor:
                     slot.process.kill()
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+@contextmanager
+def _hang_ups_held_back() -> Iterator[None]:
+    """A child that is started here is not ended by one that comes before it listens: it lets them in itself."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -66,7 +66,7 @@ class Credits:
 
     async def declare(self, store: Store) -> bool:
         """Tell the database what is sold here, and learn what is sold elsewhere: a retry from the command line costs the same.
-        Whether anything is sold at all."""
+        Whether anything is sold or ever was: what has become free may still be paid for by jobs that wait."""
         kept = await store.transact(lambda transaction: self._books(transaction).prices(), reads=True)
         own = {name: task.policy.price for name, task in self._tasks.items()}
         news = {name: price for name, price in own.items() if kept.get(name, 0) != price}
@@ -78,7 +78,7 @@ class Credits:
         if news:
             await store.transact(tell)
         self._elsewhere = kept
-        return any((kept | own).values())
+        return bool(kept) or any(own.values())
 
     async def _charge(self, transaction: Transaction, moves: Sequence[Moved]) -> None:
         await charging.charge(self._books(transaction), self.price_of, moves)

@@ -7,6 +7,7 @@ force stay.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,14 @@ class Reloader:
             log.warning("policies.refused", reason=str(error), instead="the old ones stay in force")
             return False
         # From here on nothing can fail or wait: nobody sees half of the old and half of the new.
+        later = [name for name, policy in wanted.items() if policy.price != tasks[name].policy.price]
         for name, policy in wanted.items():
-            tasks[name].adopt(policy)
+            # Those who only enqueue read no file again, and one job has one price, whoever sells it.
+            tasks[name].adopt(replace(policy, price=tasks[name].policy.price))
         self.policies, self._wrong = policies, None
         log.info("policies.reloaded", file=str(self.path))
+        if later:
+            log.warning("policies.price_waits", tasks=later, hint="a process keeps its prices; restart it")
         return True
 
     async def run(self, tasks: Tasks, clock: Clock) -> None:

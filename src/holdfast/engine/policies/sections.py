@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.domain.backoff import Curve, exponential, fixed, jitter_of, polynomial, table
+from holdfast.domain.credit import MOST
 from holdfast.domain.duration import duration, spell
 from holdfast.domain.knobs import number, whole
 from holdfast.domain.limits import Limit, Limits, Rate, whole_queue
@@ -36,6 +37,7 @@ def read_section(section: Table) -> Section:
         keep(key, _span_or_off)
     keep("stuck_action", _stuck_action)
     keep("cost", lambda value: number("cost", value, 0, 1e9))
+    keep("price", lambda value: whole("price", value, 0, MOST))
     keep("classifiers", lambda value: tuple(plugins.classifier(name) for name in words(value)))
     said |= _backoff(section)
     if (codes := section.table("attempts_by_code")) is not None:

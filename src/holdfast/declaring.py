@@ -1,0 +1,291 @@
+"""What an app says before anything runs: its tasks, their schedules, topics and services, hooks; and the file laid over it."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from holdfast.credits.verbs import Credits
+from holdfast.domain.breaker import BreakerPolicy
+from holdfast.domain.budget import BudgetPolicy
+from holdfast.domain.classify import Rule
+from holdfast.domain.credit import MOST
+from holdfast.domain.duration import Duration, optional
+from holdfast.domain.errand import AGAIN_AFTER, Encode
+from holdfast.domain.guard import DependencyPolicy
+from holdfast.domain.knobs import span, whole
+from holdfast.domain.limiter import LimiterPolicy
+from holdfast.domain.limits import Limits, whole_queue
+from holdfast.domain.moves import Kind
+from holdfast.domain.outbox import LONGEST_NAME, TopicPolicy
+from holdfast.domain.policy import Retry
+from holdfast.domain.schedule import Missed, Schedule, When
+from holdfast.engine import schedules
+from holdfast.engine.admission import Admission, Probe
+from holdfast.engine.errands import Errands
+from holdfast.engine.policies.reloading import Reloader
+from holdfast.engine.policies.values import Policies
+from holdfast.engine.ports import Hook
+from holdfast.engine.settings import Settings
+from holdfast.engine.tasks import EXECUTORS, STUCK_ACTIONS, Policy, Sender, Task
+from holdfast.engine.transport import Topic
+from holdfast.errors import UsageError
+from holdfast.transports.targets import read_target
+from holdfast.wiring import http_probe, make_errand_books
+from holdfast.worker.attempts import Middleware
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+#: What a task may say as a duration, and None for "none".
+_SPANS = ("timeout", "lease", "deadline", "dedupe_for", "start_within", "stuck_after")
+
+
+class Declaring(ABC):
+    """Mixed into `Holdfast`. *policies* is the file that is laid over what the code says."""
+
+    settings: Settings
+    credits: Credits
+
+    def __init__(self, policies: Path | None) -> None:
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.schedules: dict[str, Schedule] = {}
+        self.topics: dict[str, Topic] = {}
+        self._reloader = Reloader(policies)
+        self.admission = Admission(lambda: self.policies)
+        self.errands = Errands(self.tasks, make_errand_books)
+        self._lifespan: Lifespan | None = None
+        self._middleware: list[Middleware] = []
+        self._hooks: list[tuple[frozenset[Kind], Hook]] = []
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+        lease: Duration | None = None,
+        depends_on: str | None = None,
+        execute: str | None = None,
+        max_crashes: int = 3,
+        store_result: bool = True,
+        deadline: Duration | None = None,
+        dedupe_for: Duration | None = None,
+        start_within: Duration | None = None,
+        stuck_after: Duration | None = "30m",
+        stuck_action: str = "report",
+        version: int = 1,
+        rules: Sequence[Rule] = (),
+        limits: Limits | None = None,
+        cost: float = 1.0,
+        price: int = 0,
+        topic: str | None = None,
+        encode: Encode | None = None,
+        again_after: Duration = AGAIN_AFTER,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, *function: Callable[..., Any], **options: Any) -> Any:
+        """Make a function a task. *execute* is "async" (on the loop), "thread" or "process"; by default an
+        `async def` runs on the loop, a plain `def` in a thread, and a plain `def` with a *timeout* in a process,
+        because a thread cannot be stopped. "outside": no worker runs it; others do, and tell of it (`begin`, `end`). They are
+        told of its jobs by messages of *topic*, written by *encode*, and again when nobody has begun after *again_after*."""
+
+        def decorate(function: Callable[..., Any]) -> Task[..., Any]:
+            return self._add_task(function, **options)
+
+        return decorate(*function) if function else decorate
+
+    def _add_task(self, function: Callable[P, R], *, name: str | None = None, **options: Any) -> Task[P, R]:
+        name = name or function.__name__
+        if name in self.tasks:
+            raise UsageError(f"there is a task named {name!r} already; give this one another name=")
+        task: Task[P, R] = Task(function, name, _policy(name, function, options), cast(Sender, self))
+        self._reloader.adopt(task)
+        if task.policy.price:
+            self._sell()
+        if task.policy.topic is not None and self.errands.hook not in self._hooks:
+            self._hooks.append(self.errands.hook)
+        self.tasks[name] = task
+        return task
+
+    def _sell(self) -> None:
+        """From now on the moves of jobs settle credits, before anybody else's hooks are told."""
+        if self.credits.hook not in self._hooks:
+            self._hooks.insert(0, self.credits.hook)
+
+    @overload
+    def schedule(
+        self,
+        when: When,
+        /,
+        *,
+        name: str | None = None,
+        missed: Missed = "once",
+        args: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        owner: str | None = None,
+    ) -> Callable[[Task[P, R]], Task[P, R]]: ...
+
+    @overload
+    def schedule(
+        self,
+        task: Task[P, R],
+        when: When,
+        /,
+        *,
+        name: str | None = None,
+        missed: Missed = "once",
+        args: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        owner: str | None = None,
+    ) -> Task[P, R]: ...
+
+    def schedule(self, *given: Any, **options: Any) -> Any:
+        """Enqueue a task by the clock: `@app.schedule(Cron("0 7 * * mon-fri", zone="Europe/Berlin"))` above
+        `@app.task`, or `app.schedule(task, Every("5m"))`. *missed* says what becomes of ticks at which nobody was
+        there: "once" (one job for all of them), "skip" or "all". *name* tells schedules of one task apart."""
+
+        def keep(task: Any) -> Any:
+            if not isinstance(task, Task) or self.tasks.get(task.name) is not task:
+                raise UsageError(f"{task!r:.60} is not a task of this app; put @app.schedule above @app.task")
+            declared = schedules.declare(task, given[-1], **options)
+            if declared.name in self.schedules:
+                raise UsageError(
+                    f"there is a schedule named {declared.name!r} already; give this one another name="
+                )
+            self.schedules[declared.name] = declared
+            return task
+
+        return keep(given[0]) if len(given) == 2 else keep
+
+    def topic(
+        self,
+        name: str,
+        to: str | None = None,
+        *,
+        base: Duration = "1s",
+        cap: Duration = "1m",
+        max_tries: int | None = None,
+        strict: bool = False,
+        **target: Any,
+    ) -> Topic:
+        """Where messages of this name go: `app.topic("grading.request", to="amqp://…", exchange="grading")`.
+
+        *to* is amqp://, redis://, nats://, https:// or memory://; by default `HOLDFAST_BROKER`. A message that was refused
+        is tried again after *base*, doubled each time up to *cap*, and parked after *max_tries* (None: never). *strict*: a
+        parked message holds up those of its key behind it. What else can be said depends on the kind of target
+        (docs/how-to/publish-messages.md).
+        """
+        if not 0 < len(name) <= LONGEST_NAME:
+            raise UsageError(f"a topic's name has 1 to {LONGEST_NAME} characters, not {len(name)}")
+        if name in self.topics:
+            raise UsageError(f"there is a topic named {name!r} already")
+        address = to or self.settings.broker
+        if address is None:
+            raise UsageError(f"topic {name} has no target: say to='amqp://…', or set HOLDFAST_BROKER")
+        policy = TopicPolicy(base=base, cap=cap, max_tries=max_tries, strict=strict)
+        found = Topic(name=name, to=address, policy=policy, target=read_target(name, address, target))
+        self.topics[name] = found
+        return found
+
+    def dependency(
+        self,
+        name: str,
+        *,
+        breaker: BreakerPolicy | None = BreakerPolicy(),  # noqa: B008 - a frozen value
+        limiter: LimiterPolicy | None = LimiterPolicy(),  # noqa: B008
+        budget: BudgetPolicy | None = BudgetPolicy(),  # noqa: B008
+        probe: str | Probe | None = None,
+    ) -> None:
+        """How the calls of a dependency are guarded; None switches a mechanism off. Tasks name it by `depends_on=`.
+
+        *probe* is asked before calls are tried again after an outage: a URL (any answer below 500 is a good one) or an
+        async function that answers whether all is well.
+        """
+        self.admission.dependencies[name] = DependencyPolicy(breaker=breaker, limiter=limiter, budget=budget)
+        if probe is not None:
+            self.admission.probes[name] = http_probe(probe) if isinstance(probe, str) else probe
+
+    def queue(self, name: str, limits: Limits) -> None:
+        """The limits of a queue as a whole."""
+        self.admission.queues[name] = whole_queue(limits)
+
+    def lifespan(self, make: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
+        """An async generator with one `yield`: resources of a worker process. Handlers find them as `job.resources`."""
+        self._lifespan = asynccontextmanager(make)
+        return make
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """Wrap every attempt: `async def m(job, call): …; return await call()`. The first one added is outermost."""
+        self._middleware.append(function)
+        return function
+
+    def on(self, *kinds: str) -> Callable[[Hook], Hook]:
+        """A hook that runs in the transaction of the moves it names: raise, and none of them happened."""
+        known = {kind.name: kind for kind in Kind}
+        unknown = [kind for kind in kinds if kind not in known]
+        if unknown:
+            raise UsageError(f"no event {', '.join(unknown)}; there are: {', '.join(known)}")
+
+        def keep(hook: Hook) -> Hook:
+            self._hooks.append((frozenset(known[kind] for kind in kinds), hook))
+            return hook
+
+        return keep
+
+    # -- the file -------------------------------------------------------------------------------------------------------
+    @property
+    def policies(self) -> Policies:
+        """What the policy file says, as it is in force now."""
+        return self._reloader.policies
+
+    def _check_policies(self) -> None:
+        if self.tasks:  # an app without any only looks at the database
+            self._reloader.check(self.tasks)
+        for name, task in self.tasks.items():
+            topic = task.policy.topic
+            if topic is not None and topic not in self.topics:
+                raise UsageError(
+                    f"jobs of {name} are handed to {topic}, which is no topic here; declare it with app.topic({topic!r}, …)"
+                )
+
+
+def _policy(name: str, function: Callable[..., Any], options: dict[str, Any]) -> Policy:
+    """What a task says of itself; where it says nothing, `Policy` does."""
+    unknown = options.keys() - Policy.__dataclass_fields__
+    if unknown:
+        raise UsageError(
+            f"no task option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(Policy.__dataclass_fields__))}"
+        )
+    is_async, retry = inspect.iscoroutinefunction(function), options.get("retry")
+    usual = "async" if is_async else "process" if options.get("timeout") else "thread"
+    said = options | {key: optional(options[key]) for key in _SPANS if key in options}
+    said["execute"] = usual if options.get("execute") is None else options["execute"]
+    said["retry"] = Retry(retry) if isinstance(retry, int) else retry or Retry()
+    said["rules"] = tuple(options.get("rules", ()))
+    again_after = options.get("again_after", AGAIN_AFTER)
+    said["again_after"] = span("again_after", again_after, timedelta(milliseconds=100), timedelta(days=30))
+    whole("price", options.get("price", 0), 0, MOST)
+    policy = Policy(**said)
+    if policy.execute not in EXECUTORS:
+        raise UsageError(f"execute is {policy.execute!r}; it is one of {', '.join(EXECUTORS)}")
+    if policy.execute == "async" and not is_async:
+        raise UsageError(f"{name} is a plain function; it runs with execute='thread' or 'process'")
+    if policy.stuck_action not in STUCK_ACTIONS:
+        raise UsageError(f"stuck_action is {policy.stuck_action!r}; it is one of {', '.join(STUCK_ACTIONS)}")
+    if policy.topic is None and policy.encode is not None:
+        raise UsageError(f"{name} has encode= and no topic=; say where its messages go")
+    if policy.topic is not None and policy.execute != "outside":
+        raise UsageError(f'{name} has a topic, so others execute it; declare it with execute="outside"')
+    return policy
