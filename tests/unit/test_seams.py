@@ -97,9 +97,10 @@ def uses(tree: ast.AST) -> Iterator[Use]:
     """Every use of a forbidden name, under whatever name it was imported."""
     names = dict(_imported(tree))
     harmless = {id(call.func) for call in ast.walk(tree) if isinstance(call, ast.Call) and _only_yields(call)}
+    for_types = _for_types(tree)
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and not _is_for_types(node, tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and id(node) not in for_types:
             for alias in node.names:  # importing a forbidden thing itself is a use, whatever becomes of it
                 full = f"{node.module}.{alias.name}"
                 if _forbidden(full) and full != "asyncio.sleep":
@@ -147,15 +148,16 @@ def _only_yields(call: ast.Call) -> bool:
     return [a.value for a in call.args if isinstance(a, ast.Constant)] == [0] and not call.keywords
 
 
-def _is_for_types(node: ast.stmt, tree: ast.AST) -> bool:
-    """Imported under `if TYPE_CHECKING`: never run."""
-    return any(
-        isinstance(branch, ast.If)
+def _for_types(tree: ast.AST) -> set[int]:
+    """What is imported under `if TYPE_CHECKING`: never run."""
+    return {
+        id(node)
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If)
         and isinstance(branch.test, ast.Name)
         and branch.test.id == "TYPE_CHECKING"
-        and node in branch.body
-        for branch in ast.walk(tree)
-    )
+        for node in branch.body
+    }
 
 
 def files() -> list[Path]:
@@ -166,23 +168,27 @@ def files() -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: path.relative_to(SOURCE).as_posix())
-def test_time_chance_ids_and_threads_come_from_outside(path: Path) -> None:  # E7 E48
-    file = path.relative_to(SOURCE).as_posix()
-    found = [use for use in uses(ast.parse(path.read_text("utf-8"))) if (file, use.name) not in ALLOWED]
+@pytest.fixture(scope="module")
+def found() -> list[tuple[str, Use]]:
+    """(file, use) of everything that is not free to."""
+    return [
+        (path.relative_to(SOURCE).as_posix(), use)
+        for path in files()
+        for use in uses(ast.parse(path.read_text("utf-8")))
+    ]
+
+
+def test_time_chance_ids_and_threads_come_from_outside(found: list[tuple[str, Use]]) -> None:  # E7 E48
     told = [
-        f"{file}:{use.line} uses {use.name}: {FORBIDDEN.get(use.name) or 'ask the port'}" for use in found
+        f"{file}:{use.line} uses {use.name}: {FORBIDDEN.get(use.name) or 'ask the port'}"
+        for file, use in found
+        if (file, use.name) not in ALLOWED
     ]
     assert told == []
 
 
-def test_every_exception_is_still_needed() -> None:
-    seen = {
-        (path.relative_to(SOURCE).as_posix(), use.name)
-        for path in files()
-        for use in uses(ast.parse(path.read_text("utf-8")))
-    }
-    assert set(ALLOWED) - seen == set()
+def test_every_exception_is_still_needed(found: list[tuple[str, Use]]) -> None:
+    assert set(ALLOWED) - {(file, use.name) for file, use in found} == set()
     assert all(ALLOWED.values())
     for front in FREE:
         assert (SOURCE / front).exists(), f"{front} is gone: take it off the list"
