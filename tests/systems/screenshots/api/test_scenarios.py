@@ -126,7 +126,7 @@ async def test_scenario_3_a_stuck_screenshot_is_taken_back_and_retried(
     monkeypatch.setenv("SCREENSHOTS_ALLOW", f"{web.host}:{web.port}")
     url = web.answer("/scenario-3", hang)
     database = f"sqlite:///{tmp_path / 'jobs.db'}"
-    async with World(tmp_path, database, browser, stuck_after_sec=1).open() as world:
+    async with World(tmp_path, database, browser, stuck_after_sec=4).open() as world:
         job_id = await world.shot(url=url)
         assert await asyncio.to_thread(until, lambda: "/scenario-3" in web.asked, 10)
         web.page("/scenario-3", PAGE)
