@@ -30,6 +30,8 @@ class _Asked(NamedTuple):
 
 
 class Connection(_Base):
+    offset = "0"  #: how far the clock of tests was moved here
+
     async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> tuple[Any, Any]:
         base: Any = super()
         if not _OURS.issuperset(typeoids):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import asyncpg
 
 from holdfast.errors import StoreUnavailable
+from holdfast.stores.postgres.arrays import Connection
 from holdfast.stores.postgres.lines import COMMAND_SECONDS, DRIVER_ERRORS, Lines, abandon, shown, translate
 
 MOST = 20
@@ -25,12 +25,12 @@ class Lending:
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
         self._room = asyncio.Semaphore(MOST)
-        self._idle: list[asyncpg.Connection[Any]] = []
+        self._idle: list[Connection] = []
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[asyncpg.Connection[Any]]:
+    async def transaction(self) -> AsyncIterator[Connection]:
         await self._wait_for_room()
-        connection: asyncpg.Connection[Any] | None = None
+        connection: Connection | None = None
         try:
             connection = await self._take()
             async with connection.transaction():
@@ -58,7 +58,7 @@ class Lending:
                 f"all {MOST} connections to {where} that transactions may use are in use; keep transactions short"
             ) from None
 
-    async def _take(self) -> asyncpg.Connection[Any]:
+    async def _take(self) -> Connection:
         while self._idle:
             connection = self._idle.pop()
             if connection.is_closed():
@@ -72,7 +72,7 @@ class Lending:
                 connection.terminate()
         return await self._lines.connect(enable_seqscan="on")
 
-    async def _put_back(self, connection: asyncpg.Connection[Any]) -> None:
+    async def _put_back(self, connection: Connection) -> None:
         if connection.is_closed() or connection.is_in_transaction():
             connection.terminate()
         elif self._lines.closed or len(self._idle) >= KEPT:

@@ -1,7 +1,9 @@
-"""Connections to PostgreSQL: one for each line of work, opened when first used and again when lost.
+"""Connections to PostgreSQL, for lines of work: opened when none is idle, and again when lost.
 
-A claim must not wait behind a long read, nor a settle behind a claim: each line has a connection of its own and
-is used by one caller at a time. A pool's reset after each use would cost a round trip; nothing here needs one.
+A claim must not wait behind a long read, nor a settle behind a claim: each line is used by one caller at a time, and
+none waits for another. It goes on with the connection that it had, or with one that nobody uses now, or with a new one:
+a quiet process has two or three, a busy one as many as it has lines. A pool's reset after each use would cost a round
+trip; nothing here needs one.
 """
 
 from __future__ import annotations
@@ -131,14 +133,15 @@ class Lines:
         self.pooled = options.pop("prepare", "on") == "off"
         self.url = urlunsplit(parts._replace(query=urlencode(options)))
         self._lines: dict[str, _Line] = {}
+        self._idle: dict[Connection, None] = {}  #: used by nobody now, the last one used last
         self.offset = "0"  #: moves the clock of tests
         self.closed = False
         #: Done first on every new connection: it may lead to another server than the one before.
         self.greet: Callable[[asyncpg.Connection[Any]], Awaitable[None]] | None = None
 
-    async def connect(self, **settings: str) -> asyncpg.Connection[Any]:
+    async def connect(self, **settings: str) -> Connection:
         try:
-            connection: asyncpg.Connection[Any] = await asyncpg.connect(
+            connection: Connection = await asyncpg.connect(
                 self.url,
                 timeout=CONNECT_SECONDS,
                 command_timeout=COMMAND_SECONDS,
@@ -159,12 +162,13 @@ class Lines:
             raise
         return connection
 
-    async def set_offset(self, connection: asyncpg.Connection[Any]) -> None:
-        if self.offset != "0":
+    async def set_offset(self, connection: Connection) -> None:
+        if self.offset != connection.offset:
             await connection.execute(f"SET holdfast.clock_offset = '{self.offset}'")
+            connection.offset = self.offset
 
     def take(self, name: str) -> _Taken:
-        """The connection of this line, for one caller at a time. A lost one is replaced by the next caller."""
+        """A connection for this line, which has one caller at a time. A lost one is replaced by the next caller."""
         if self.closed:
             raise StoreError("the store is closed; open it again to go on")
         line = self._lines.get(name)
@@ -172,30 +176,45 @@ class Lines:
             line = self._lines[name] = _Line()
         return _Taken(self, line)
 
-    async def shift(self, offset: str) -> None:
-        self.offset = offset
-        for line in self._lines.values():
-            async with line.lock:
-                if line.connection is not None and not line.connection.is_closed():
-                    await line.connection.execute(f"SET holdfast.clock_offset = '{offset}'")
+    def idle(self, last: Connection | None) -> Connection | None:
+        """The one that was had last, or another that nobody uses now."""
+        if last is not None and last in self._idle:
+            del self._idle[last]
+            if not last.is_closed():
+                return last
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if not connection.is_closed():
+                return connection
+        return None
+
+    def put_back(self, connection: Connection) -> None:
+        self._idle[connection] = None
+
+    def drop_idle(self) -> None:
+        """Another one was lost, and they lead to the same server: not one after the other shall find that out."""
+        while self._idle:
+            self._idle.popitem()[0].terminate()
 
     async def close(self) -> None:
         self.closed = True
         for line in self._lines.values():
             async with line.lock:
-                if line.connection is not None:
-                    try:
-                        await line.connection.close(timeout=2)
-                    except DRIVER_ERRORS:
-                        line.drop()
+                pass  # whoever used it has put it back
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            try:
+                await connection.close(timeout=2)
+            except DRIVER_ERRORS:
+                connection.terminate()
 
     def abandon(self) -> None:
         """Close what can be closed without the event loop, which is gone."""
         self.closed = True
-        for line in self._lines.values():
-            connection, line.connection = line.connection, None
+        for connection in {*self._idle, *(line.last for line in self._lines.values())}:
             if connection is not None:
                 abandon(connection)
+        self._idle.clear()
 
 
 def abandon(connection: Any) -> None:
@@ -214,12 +233,7 @@ def abandon(connection: Any) -> None:
 class _Line:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.connection: asyncpg.Connection[Any] | None = None
-
-    def drop(self) -> None:
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.terminate()
+        self.last: Connection | None = None  #: what its caller uses, or the one before used
 
 
 class _Taken:
@@ -230,25 +244,35 @@ class _Taken:
     def __init__(self, lines: Lines, line: _Line) -> None:
         self._lines, self._line = lines, line
 
-    async def __aenter__(self) -> asyncpg.Connection[Any]:
-        line = self._line
+    async def __aenter__(self) -> Connection:
+        line, lines = self._line, self._lines
         await line.lock.acquire()
-        if line.connection is None or line.connection.is_closed():
+        try:
+            connection = lines.idle(line.last) or await lines.connect()
+        except BaseException:
+            line.lock.release()
+            raise
+        line.last = connection
+        if connection.offset != lines.offset:
             try:
-                line.connection = await self._lines.connect()
-            except BaseException:
-                line.lock.release()
+                await lines.set_offset(connection)
+            except BaseException as error:
+                await self.__aexit__(type(error), error, None)
                 raise
-        return line.connection
+        return connection
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        line = self._line
+        line, lines = self._line, self._lines
+        assert line.last is not None
+        is_lost = isinstance(error, (*_AWAY, TimeoutError))
+        if is_lost:
+            lines.drop_idle()
+        if is_lost or not isinstance(error, Exception | None):
+            line.last.terminate()  # lost, or left in the middle of something: nobody may use it again
+        else:
+            lines.put_back(line.last)
         line.lock.release()
-        if error is None:
-            return
-        if isinstance(error, (*_AWAY, TimeoutError)) or not isinstance(error, Exception):
-            line.drop()  # lost, or left in the middle of something: nobody may use it again
         if isinstance(error, DRIVER_ERRORS):
-            raise translate(error, self._lines.url) from error
+            raise translate(error, lines.url) from error

@@ -114,7 +114,7 @@ class PostgresStore(Hints):
         current = await self._value(
             "SELECT coalesce(nullif(current_setting('holdfast.clock_offset', true), ''), '0')::interval"
         )
-        await self._lines.shift(spell(current + by).replace("m", " min ").replace(" min s", "ms"))
+        self._lines.offset = spell(current + by).replace("m", " min ").replace(" min s", "ms")
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
@@ -164,17 +164,12 @@ class PostgresStore(Hints):
             await self._new_lanes(new)
 
     async def _new_lanes(self, lanes: Collection[Lane]) -> dict[Lane, int]:
-        """Made on a connection of our own; nothing where that does not get through: then they are made where they are used."""
+        """Made on a line of their own; nothing where that does not get through: then they are made where they are used."""
         try:
-            connection = await self._lines.connect()
+            async with self._lines.take("lanes") as connection:
+                return await register(connection, lanes)
         except StoreError:
             return {}
-        try:
-            return await register(connection, lanes)
-        except asyncpg.PostgresError:
-            return {}
-        finally:
-            await connection.close()
 
     async def reject(self, job: NewJob, failure: Failure) -> None:
         await self._write("people", lambda move: intake.reject(move, job, failure))

@@ -1,0 +1,89 @@
+"""The connections of a store on PostgreSQL: few when it is quiet, and nobody waits for somebody else's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from holdfast import StoreUnavailable
+from holdfast.stores.postgres.lines import Lines
+from tests.integration.world import Database, new_app, work
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def lines(postgres_url: str) -> AsyncIterator[Lines]:
+    made = Lines(postgres_url)
+    yield made
+    await made.close()
+
+
+def connections(url: str) -> int:
+    ours = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'"
+    return int(Database(url).execute(ours)[0][0])
+
+
+async def test_a_quiet_process_has_few_connections(postgres_url: str) -> None:  # E46
+    app = new_app(postgres_url)
+
+    @app.task
+    async def ship(order: int) -> int:
+        return order
+
+    async with app:
+        for order in range(5):
+            handle = await ship.enqueue(order)
+            await work(app)
+            assert await handle.result("1s") == order
+        assert connections(postgres_url) <= 4
+
+
+async def test_no_line_waits_for_another(lines: Lines, postgres_url: str) -> None:  # E46
+    async with lines.take("read"), asyncio.timeout(10):
+        async with lines.take("claim") as second, lines.take("settle") as third:
+            assert await second.fetchval("SELECT 1") == await third.fetchval("SELECT 1") == 1
+    assert connections(postgres_url) == 3
+    for _ in range(3):
+        async with lines.take("people") as one:
+            assert await one.fetchval("SELECT 1") == 1
+    assert connections(postgres_url) == 3
+
+
+async def test_a_line_goes_on_with_the_connection_it_had(lines: Lines) -> None:  # E46
+    async with lines.take("read") as read, lines.take("claim") as claim:
+        pass
+    for _ in range(2):
+        async with lines.take("claim") as one, lines.take("read") as other:
+            assert (one, other) == (claim, read)
+
+
+async def test_the_loss_of_one_connection_is_the_end_of_those_that_nobody_uses(lines: Lines) -> None:  # E14
+    """Behind a network that swallows everything each would take its time to be found out."""
+    async with lines.take("read") as read, lines.take("claim") as claim:
+        pass
+    with pytest.raises(StoreUnavailable):
+        async with lines.take("read"):
+            raise asyncpg.ConnectionDoesNotExistError("gone")
+    assert (read.is_closed(), claim.is_closed()) == (True, True)
+    async with lines.take("claim") as again:
+        assert await again.fetchval("SELECT 1") == 1
+
+
+async def test_a_caller_who_gives_up_ends_its_connection_and_no_other(lines: Lines) -> None:  # E14
+    async with lines.take("read") as read, lines.take("claim") as claim:
+        pass
+
+    async def wait() -> None:
+        async with lines.take("read") as connection:
+            await connection.execute("SELECT pg_sleep(60)")
+
+    waiting = asyncio.create_task(wait())
+    while read in lines._idle:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert (read.is_closed(), claim.is_closed()) == (True, False)
