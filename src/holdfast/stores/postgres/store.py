@@ -58,7 +58,7 @@ from holdfast.stores.postgres.runner import UNDONE
 
 
 class PostgresStore(Hints):
-    """One database. Each line of work has a connection of its own: claim, settle, enqueue, duty, people, read."""
+    """One database. Each line of work goes on while others wait: claim, settle, enqueue, duty, people, read."""
 
     def __init__(self, url: str, clock: Clock, threads: Threads | None) -> None:
         super().__init__(Lines(url), clock)
