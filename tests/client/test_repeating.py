@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -63,7 +64,7 @@ def test_what_may_have_been_done_and_has_no_name_is_not_sent_again(
 
 
 def test_a_move_whose_answer_was_lost_is_sent_again_and_made_once(make: Make, live: Live) -> None:  # E37, E69
-    job = make().enqueue("convert", {"pdf": "a"}, queue="nobody-works-here")
+    job = make().enqueue("convert", {"pdf": "a"}, run_at=datetime.now(UTC) + timedelta(hours=1))
     with live.doorman() as doorman:
         doorman.orders = [Doorman.LOSE, Doorman.LOSE]
         client = make(doorman.url, surroundings=Hurried())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 
 import asyncpg
@@ -11,6 +12,7 @@ import pytest
 from holdfast import StoreUnavailable
 from holdfast.stores.postgres.lines import Lines
 from tests.integration.world import Database, new_app, work
+from tests.services.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -22,9 +24,20 @@ async def lines(postgres_url: str) -> AsyncIterator[Lines]:
     await made.close()
 
 
-def connections(url: str) -> int:
-    ours = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'"
-    return int(Database(url).execute(ours)[0][0])
+def connections(url: str, statement: str = "") -> int:
+    """How many of ours there are, whose statement is or was that."""
+    found = Database(url).execute(
+        """SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND application_name = 'holdfast' AND query LIKE ?""",
+        f"%{statement}%",
+    )
+    return int(found[0][0])
+
+
+async def until(url: str, statement: str, count: int) -> None:
+    async with asyncio.timeout(10):
+        while connections(url, statement) != count:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.02)
 
 
 async def test_a_quiet_process_has_few_connections(postgres_url: str) -> None:  # E46
@@ -73,17 +86,38 @@ async def test_the_loss_of_one_connection_is_the_end_of_those_that_nobody_uses(l
         assert await again.fetchval("SELECT 1") == 1
 
 
-async def test_a_caller_who_gives_up_ends_its_connection_and_no_other(lines: Lines) -> None:  # E14
+async def test_a_caller_who_gives_up_ends_its_statement_and_its_connection_and_no_other(
+    lines: Lines, postgres_url: str
+) -> None:  # E14
     async with lines.take("read") as read, lines.take("claim") as claim:
         pass
 
     async def wait() -> None:
         async with lines.take("read") as connection:
-            await connection.execute("SELECT pg_sleep(60)")
+            await connection.execute("SELECT pg_sleep(60) AS sleeps")
 
     waiting = asyncio.create_task(wait())
-    while read in lines._idle:  # noqa: ASYNC110 - nothing tells of it
-        await asyncio.sleep(0)
+    await until(postgres_url, "sleeps", 1)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
+    await until(postgres_url, "sleeps", 0)
     assert (read.is_closed(), claim.is_closed()) == (True, False)
+
+
+async def test_a_caller_who_gives_up_while_a_connection_is_made_leaves_nothing_behind(
+    postgres_url: str, postgres_proxy: Proxy
+) -> None:  # E14
+    lines = Lines(postgres_proxy.route(postgres_url))
+    untold: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: untold.append(told))
+    postgres_proxy.delay = 0.05
+    for moment in range(24):
+        waiting = asyncio.create_task(lines.connect())
+        for _ in range(moment):
+            await asyncio.sleep(0 if moment < 16 else 0.01)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    await lines.close()
+    gc.collect()
+    assert untold == []
+    await until(postgres_url, "", 0)

@@ -258,7 +258,7 @@ async def test_what_passes_by_a_proxy_in_other_browsers_does_not_lead_inside(
 
 
 async def test_pages_that_never_end_are_ended(studio: Studio, web: Web) -> None:  # S1
-    web.answer("/endless", forever)
+    web.answer("/endless", lambda handler: forever(handler, begin=b"<!--", piece=b"more " * 13_000))
     web.answer(
         "/endless.jpeg", lambda handler: forever(handler, piece=COMMENT, kind="image/jpeg", begin=b"\xff\xd8")
     )

@@ -30,6 +30,7 @@ SETTINGS = {
 }
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0
+END_SECONDS = 2.0
 
 _AWAY = (
     OSError,
@@ -134,12 +135,25 @@ class Lines:
         self.url = urlunsplit(parts._replace(query=urlencode(options)))
         self._lines: dict[str, _Line] = {}
         self._idle: dict[Connection, None] = {}  #: used by nobody now, the last one used last
+        self._making: set[asyncio.Task[Connection]] = set()
         self.offset = "0"  #: moves the clock of tests
         self.closed = False
         #: Done first on every new connection: it may lead to another server than the one before.
         self.greet: Callable[[asyncpg.Connection[Any]], Awaitable[None]] | None = None
 
     async def connect(self, **settings: str) -> Connection:
+        """A new one, which is the caller's to close. Whoever gives up while it is made leaves it to us: the driver, stopped
+        in the middle, would lose a socket."""
+        making = asyncio.create_task(self._connect(settings))
+        self._making.add(making)
+        making.add_done_callback(self._making.discard)
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(_unwanted)
+            raise
+
+    async def _connect(self, settings: dict[str, str]) -> Connection:
         try:
             connection: Connection = await asyncpg.connect(
                 self.url,
@@ -201,12 +215,9 @@ class Lines:
         for line in self._lines.values():
             async with line.lock:
                 pass  # whoever used it has put it back
+        await asyncio.gather(*self._making, return_exceptions=True)
         while self._idle:
-            connection, _ = self._idle.popitem()
-            try:
-                await connection.close(timeout=2)
-            except DRIVER_ERRORS:
-                connection.terminate()
+            await _end(self._idle.popitem()[0])
 
     def abandon(self) -> None:
         """Close what can be closed without the event loop, which is gone."""
@@ -215,6 +226,19 @@ class Lines:
             if connection is not None:
                 abandon(connection)
         self._idle.clear()
+
+
+async def _end(connection: Connection) -> None:
+    """The server is told to stop what it does for us."""
+    try:
+        await connection.close(timeout=END_SECONDS)
+    except DRIVER_ERRORS:
+        connection.terminate()
+
+
+def _unwanted(making: asyncio.Task[Connection]) -> None:
+    if not making.cancelled() and making.exception() is None:
+        making.result().terminate()
 
 
 def abandon(connection: Any) -> None:
@@ -266,13 +290,17 @@ class _Taken:
     ) -> None:
         line, lines = self._line, self._lines
         assert line.last is not None
-        is_lost = isinstance(error, (*_AWAY, TimeoutError))
-        if is_lost:
-            lines.drop_idle()
-        if is_lost or not isinstance(error, Exception | None):
-            line.last.terminate()  # lost, or left in the middle of something: nobody may use it again
-        else:
-            lines.put_back(line.last)
-        line.lock.release()
+        try:
+            if isinstance(error, (*_AWAY, TimeoutError)):
+                line.last.terminate()
+                lines.drop_idle()
+            elif isinstance(error, Exception | None):
+                lines.put_back(line.last)
+            elif isinstance(error, asyncio.CancelledError):
+                await _end(line.last)
+            else:
+                line.last.terminate()
+        finally:
+            line.lock.release()
         if isinstance(error, DRIVER_ERRORS):
             raise translate(error, lines.url) from error

@@ -68,7 +68,7 @@ async def test_a_late_picture_is_compensated_once_however_often_it_is_judged(
     court, world = each_court, each_court.world
     job_id = await world.shot(url=HANGING)
     await world.running(job_id)
-    assert await court.judge(later=119) == 0
+    assert await court.judge(later=100) == 0
     assert await court.judge(later=121) == 1
     assert await court.judge(later=121) == 0
     assert await court.found() == [(job_id, "SUCCESS", "user:7", 5)]
