@@ -44,6 +44,8 @@ _AWAY = (
     # Used after the server had said goodbye and before the socket was seen to be closed.
     asyncpg.InternalClientError,
 )
+#: After these a connection is of no use, and the others are as lost.
+_LOST = (*_AWAY, TimeoutError)
 #: The server undid the transaction or ended the connection for reasons of its own: the same may go through at once.
 PASSING = (
     asyncpg.DeadlockDetectedError,
@@ -291,15 +293,13 @@ class _Taken:
         line, lines = self._line, self._lines
         assert line.last is not None
         try:
-            if isinstance(error, (*_AWAY, TimeoutError)):
-                line.last.terminate()
-                lines.drop_idle()
-            elif isinstance(error, Exception | None):
+            if error is None or (isinstance(error, Exception) and not isinstance(error, _LOST)):
                 lines.put_back(line.last)
             elif isinstance(error, asyncio.CancelledError):
                 await _end(line.last)
             else:
                 line.last.terminate()
+                lines.drop_idle()
         finally:
             line.lock.release()
         if isinstance(error, DRIVER_ERRORS):
