@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.client.world import CLIENTS, Live, living
 
 Make = Callable[..., Any]
+#: Nothing here is encrypted, and to read the certificates of the world takes longer than most of these tests.
+TRANSPORTS = {"sync": httpx2.HTTPTransport, "async": httpx2.AsyncHTTPTransport}
 
 
 @pytest.fixture(scope="package")
@@ -23,7 +26,8 @@ def make(request: pytest.FixtureRequest, live: Live) -> Iterator[Make]:
     with ExitStack() as stack:
 
         def new(url: str | None = None, **options: Any) -> Any:
-            given = {"key": live.key, **options}
+            transport = TRANSPORTS[request.param](verify=False)
+            given = {"key": live.key, "transport": transport, **options}
             return stack.enter_context(CLIENTS[request.param](url or live.url, **given))
 
         yield new

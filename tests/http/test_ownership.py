@@ -48,7 +48,7 @@ async def ask(
         answer = await client.request(
             min(route.methods or ()), path, json=None if body is None else body | changes
         )
-    assert_as_documented(house.site, route, answer)
+    assert_as_documented(route, answer)
     return answer
 
 

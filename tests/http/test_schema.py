@@ -18,10 +18,10 @@ import pytest
 from holdfast import Every, Holdfast, Retry
 from holdfast.domain.access import Role
 from holdfast.errors import UnknownKey
+from holdfast.http.catalogue import document
 from holdfast.http.links import LINKS
-from holdfast.http.openapi import document
 from holdfast.http.serving import listen, served
-from tests.http.world import API, House, new_house
+from tests.http.world import API, House
 
 pytestmark = pytest.mark.anyio
 
@@ -157,7 +157,7 @@ async def test_the_api_is_as_its_document_says_on_postgresql(
 
 
 def test_links_lead_from_what_is_told_to_what_can_be_asked() -> None:  # E66
-    told = document(new_house().site)
+    told = document()
     operations = {
         operation["operationId"]: operation for path in told["paths"].values() for operation in path.values()
     }

@@ -147,7 +147,7 @@ async def test_clients_that_never_finish_do_not_keep_others_waiting(house: Serve
 
 
 async def test_a_server_believes_no_header_about_its_client(house: Served) -> None:  # E66
-    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{house.port}") as client:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{house.port}", verify=False) as client:
         assert (await client.get(f"{API}/jobs")).status_code == 200
         assert (await client.get(f"{API}/jobs", headers={"X-Forwarded-For": "127.0.0.1"})).status_code == 401
         assert "server" not in (await client.get(f"{API}/jobs")).headers
@@ -228,7 +228,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path, command: st
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
         address = next(line for line in lines if line.startswith("API:")).removeprefix("API:").strip()
-        made = httpx2.post(f"{address}/jobs", json=json.loads(BODY), timeout=10)
+        made = httpx2.post(f"{address}/jobs", json=json.loads(BODY), timeout=10, verify=False)
         assert made.status_code == 201
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=10)

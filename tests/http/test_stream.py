@@ -110,7 +110,7 @@ async def test_a_client_killed_and_resumed_a_hundred_times_under_load_misses_not
 
 async def test_five_hundred_clients_are_served_by_one_reader(plain: Holdfast) -> None:  # E61
     async with serving(plain) as (port, server):
-        feed: Feed = server.config.app.state.door.streams[0]  # type: ignore[union-attr]
+        feed: Feed = server.config.app.state.door.feed  # type: ignore[union-attr]
         listeners = [Listener(port) for _ in range(500)]
         try:
             for start in range(0, 500, 100):
@@ -136,7 +136,7 @@ async def test_a_client_that_is_behind_reads_for_itself_and_holds_nobody(
 ) -> None:  # E61
     monkeypatch.setattr(feeds, "MOST_EVENTS", 50)
     async with serving(plain) as (port, server):
-        feed: Feed = server.config.app.state.door.streams[0]  # type: ignore[union-attr]
+        feed: Feed = server.config.app.state.door.feed  # type: ignore[union-attr]
         async with Listener(port) as slow, Listener(port) as quick:
             await slow.until_beat()
             await quick.until_beat()
@@ -253,7 +253,7 @@ async def test_a_client_that_does_not_read_is_let_go(
 ) -> None:  # E61
     monkeypatch.setattr(stream, "STALLED_SECONDS", 0.5)
     async with serving(plain) as (port, server):
-        feed: Feed = server.config.app.state.door.streams[0]  # type: ignore[union-attr]
+        feed: Feed = server.config.app.state.door.feed  # type: ignore[union-attr]
         async with Listener(port) as stalled:
             await stalled.until_beat()
             stalled._reader._transport.pause_reading()  # type: ignore[attr-defined]

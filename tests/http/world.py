@@ -19,7 +19,7 @@ from holdfast.domain.access import AccessKey, Role
 from holdfast.domain.job import JobId, Lane, Settlement
 from holdfast.domain.verdict import Bury, Failure
 from holdfast.http import api
-from holdfast.http.openapi import document
+from holdfast.http.catalogue import document
 from holdfast.http.routing import Route
 from holdfast.stores.memory import MemoryStore
 from holdfast.wiring import SystemClock
@@ -103,10 +103,10 @@ def new_house(app: Holdfast | None = None, **options: Any) -> House:
     return House(app, api(app, **{"rate": None, **options}))
 
 
-def assert_as_documented(site: FastAPI, route: Route, answer: httpx2.Response) -> None:
+def assert_as_documented(route: Route, answer: httpx2.Response) -> None:
     """Its status is one that the document tells of, and so is its body."""
     method = min(route.methods or ()).lower()
-    told = document(site)["paths"][route.path_format][method]["responses"].get(str(answer.status_code))
+    told = document()["paths"][route.path_format][method]["responses"].get(str(answer.status_code))
     assert told is not None, f"{method} {route.path}: {answer.status_code} is not in the document"
     kind = answer.headers.get("content-type", "").partition(";")[0]
     if answer.content:

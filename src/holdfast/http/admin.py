@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
 from holdfast.domain.access import Action
@@ -14,10 +14,9 @@ from holdfast.domain.lanes import ScopeKind
 from holdfast.engine.engine import BATCH
 from holdfast.engine.stuck import stuck_view
 from holdfast.http.answers import answer
-from holdfast.http.door import Door
 from holdfast.http.kinds import Asked, Note, Number, Span, Told, Word
 from holdfast.http.pages import LimitQuery, capped
-from holdfast.http.routing import caller_of, does, router
+from holdfast.http.routing import app_of, caller_of, does, router
 from holdfast.http.workers import WorkerView, worker_view
 
 
@@ -97,75 +96,74 @@ class WorkersStatus(Told):
     paused: list[str] = Field(description="Duties that are paused.")
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("admin")
+routes = router("admin")
 
-    @here.get(
-        "/admin/workers/status",
-        response_model=WorkersStatus,
-        summary="The workers, and what is paused",
-        **does(Action.LOOK),
+
+@routes.get(
+    "/admin/workers/status",
+    response_model=WorkersStatus,
+    summary="The workers, and what is paused",
+    **does(Action.LOOK),
+)
+async def get_workers_status(request: Request) -> Response:
+    app = app_of(request)
+    workers, holds = await app.workers(), await app.holds()
+    paused = sorted({held.scope.name for held in holds if held.scope.kind is ScopeKind.DUTY})
+    return answer(
+        {
+            "workers": [worker_view(one) for one in workers],
+            "count": len(workers),
+            "busy": sum(one.leases > 0 for one in workers),
+            "leases": sum(one.leases for one in workers),
+            "paused": paused,
+        }
     )
-    async def get_workers_status() -> Response:
-        workers, holds = await door.app.workers(), await door.app.holds()
-        paused = sorted({held.scope.name for held in holds if held.scope.kind is ScopeKind.DUTY})
-        return answer(
-            {
-                "workers": [worker_view(one) for one in workers],
-                "count": len(workers),
-                "busy": sum(one.leases > 0 for one in workers),
-                "leases": sum(one.leases for one in workers),
-                "paused": paused,
-            }
-        )
-
-    _add_stuck(here, door)
-    _add_scheduler(here, door)
-    return here
 
 
-def _add_stuck(here: APIRouter, door: Door) -> None:
-    @here.get(
-        "/admin/jobs/stuck",
-        response_model=StuckJobs,
-        summary="Attempts that run on for too long while their worker lives",
-        **does(Action.LOOK),
-    )
-    async def list_stuck_jobs(
-        longer_than: Annotated[Span | None, Query()] = None,
-        task: Annotated[Word | None, Query()] = None,
-        owner: Annotated[Word | None, Query()] = None,
-        limit: LimitQuery = 100,
-    ) -> Response:
-        tasks, most = [] if task is None else [task], min(capped(limit), BATCH)
-        return await _list(door, StuckAsked(longer_than=longer_than, tasks=tasks, owner=owner, limit=most))
-
-    @here.post(
-        "/admin/jobs/stuck",
-        response_model=StuckJobs,
-        summary="The same, by more than fits in a URL",
-        **does(Action.LOOK),
-    )
-    async def search_stuck_jobs(body: StuckAsked | None = None) -> Response:
-        return await _list(door, body or StuckAsked())
-
-    @here.post(
-        "/admin/jobs/process-stuck",
-        response_model=Processed,
-        summary="Take stuck jobs back from their workers",
-        **does(Action.OPERATE),
-    )
-    async def process_stuck_jobs(body: StuckAsked | None = None) -> Response:
-        found = await _find(door, body or StuckAsked())
-        return answer({"found": len(found), "processed": await door.app.take_back(found)})
+@routes.get(
+    "/admin/jobs/stuck",
+    response_model=StuckJobs,
+    summary="Attempts that run on for too long while their worker lives",
+    **does(Action.LOOK),
+)
+async def list_stuck_jobs(
+    request: Request,
+    longer_than: Annotated[Span | None, Query()] = None,
+    task: Annotated[Word | None, Query()] = None,
+    owner: Annotated[Word | None, Query()] = None,
+    limit: LimitQuery = 100,
+) -> Response:
+    tasks, most = [] if task is None else [task], min(capped(limit), BATCH)
+    return await _list(request, StuckAsked(longer_than=longer_than, tasks=tasks, owner=owner, limit=most))
 
 
-async def _list(door: Door, asked: StuckAsked) -> Response:
-    return answer({"jobs": [stuck_view(one) for one in await _find(door, asked)]})
+@routes.post(
+    "/admin/jobs/stuck",
+    response_model=StuckJobs,
+    summary="The same, by more than fits in a URL",
+    **does(Action.LOOK),
+)
+async def search_stuck_jobs(request: Request, body: StuckAsked | None = None) -> Response:
+    return await _list(request, body or StuckAsked())
 
 
-async def _find(door: Door, asked: StuckAsked) -> list[StuckJob]:
-    return await door.app.stuck(
+@routes.post(
+    "/admin/jobs/process-stuck",
+    response_model=Processed,
+    summary="Take stuck jobs back from their workers",
+    **does(Action.OPERATE),
+)
+async def process_stuck_jobs(request: Request, body: StuckAsked | None = None) -> Response:
+    found = await _find(request, body or StuckAsked())
+    return answer({"found": len(found), "processed": await app_of(request).take_back(found)})
+
+
+async def _list(request: Request, asked: StuckAsked) -> Response:
+    return answer({"jobs": [stuck_view(one) for one in await _find(request, asked)]})
+
+
+async def _find(request: Request, asked: StuckAsked) -> list[StuckJob]:
+    return await app_of(request).stuck(
         longer_than=asked.longer_than,
         task=asked.tasks or None,
         owner=asked.owner,
@@ -174,28 +172,28 @@ async def _find(door: Door, asked: StuckAsked) -> list[StuckJob]:
     )
 
 
-def _add_scheduler(here: APIRouter, door: Door) -> None:
-    @here.post(
-        "/admin/retry-scheduler/pause",
-        response_model=PausedTypes,
-        summary="Hold what moves jobs by itself",
-        **does(Action.OPERATE),
-    )
-    async def pause_retry_scheduler(request: Request, body: PauseTypes | None = None) -> Response:
-        asked, by = body or PauseTypes(), caller_of(request).name
-        for one in asked.types:
-            await door.app.pause(
-                one.duty, kind=ScopeKind.DUTY, duration=asked.duration, reason=asked.reason, by=by
-            )
-        return answer({"paused": asked.types, "duration": asked.duration})
+@routes.post(
+    "/admin/retry-scheduler/pause",
+    response_model=PausedTypes,
+    summary="Hold what moves jobs by itself",
+    **does(Action.OPERATE),
+)
+async def pause_retry_scheduler(request: Request, body: PauseTypes | None = None) -> Response:
+    asked, by = body or PauseTypes(), caller_of(request).name
+    for one in asked.types:
+        await app_of(request).pause(
+            one.duty, kind=ScopeKind.DUTY, duration=asked.duration, reason=asked.reason, by=by
+        )
+    return answer({"paused": asked.types, "duration": asked.duration})
 
-    @here.post(
-        "/admin/retry-scheduler/resume",
-        response_model=ResumedTypes,
-        summary="Let it go on",
-        **does(Action.OPERATE),
-    )
-    async def resume_retry_scheduler(request: Request, body: ResumeTypes | None = None) -> Response:
-        asked, by = body or ResumeTypes(), caller_of(request).name
-        was = [one for one in asked.types if await door.app.resume(one.duty, kind=ScopeKind.DUTY, by=by)]
-        return answer({"resumed": was})
+
+@routes.post(
+    "/admin/retry-scheduler/resume",
+    response_model=ResumedTypes,
+    summary="Let it go on",
+    **does(Action.OPERATE),
+)
+async def resume_retry_scheduler(request: Request, body: ResumeTypes | None = None) -> Response:
+    asked, by = body or ResumeTypes(), caller_of(request).name
+    was = [one for one in asked.types if await app_of(request).resume(one.duty, kind=ScopeKind.DUTY, by=by)]
+    return answer({"resumed": was})

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from holdfast.domain.access import Action
@@ -16,12 +16,11 @@ from holdfast.domain.duration import optional
 from holdfast.engine.lanestore import Outlook
 from holdfast.errors import UsageError
 from holdfast.http.answers import answer, wanted_tags
-from holdfast.http.door import Door
 from holdfast.http.jobs import IF_MATCH
 from holdfast.http.kinds import Told
 from holdfast.http.lanes import NamePath, PauseAsked
 from holdfast.http.problems import Problem
-from holdfast.http.routing import caller_of, does, router
+from holdfast.http.routing import app_of, caller_of, does, router
 from holdfast.http.shapes import Reason
 
 _VERSION = re.compile(r"[0-9]{1,18}")
@@ -51,54 +50,56 @@ class Breakers(Told):
     breakers: list[OutlookView]
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("breakers")
+routes = router("breakers")
 
-    @here.get("/breakers", response_model=Breakers, summary="How dependencies stand", **does(Action.LOOK))
-    async def list_breakers() -> Response:
-        return answer({"breakers": [_outlook(one) for one in await door.app.breakers()]})
 
-    @here.get("/breakers/{name}", response_model=OutlookView, summary="One dependency", **does(Action.LOOK))
-    async def get_breaker(name: NamePath) -> Response:
-        found = await _find(door, name)
-        if found is None:
-            raise Problem("NOT_FOUND", "no dependency of this name has a breaker yet")
-        return answer(_outlook(found), headers={"ETag": _tag(found.breaker)})
+@routes.get("/breakers", response_model=Breakers, summary="How dependencies stand", **does(Action.LOOK))
+async def list_breakers(request: Request) -> Response:
+    return answer({"breakers": [_outlook(one) for one in await app_of(request).breakers()]})
 
-    @here.post(
-        "/breakers/{name}/open",
-        response_model=BreakerView,
-        summary="Hold back all calls to it, for a time or its cooldown; then trials begin",
-        **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
+
+@routes.get("/breakers/{name}", response_model=OutlookView, summary="One dependency", **does(Action.LOOK))
+async def get_breaker(request: Request, name: NamePath) -> Response:
+    found = await _find(request, name)
+    if found is None:
+        raise Problem("NOT_FOUND", "no dependency of this name has a breaker yet")
+    return answer(_outlook(found), headers={"ETag": _tag(found.breaker)})
+
+
+@routes.post(
+    "/breakers/{name}/open",
+    response_model=BreakerView,
+    summary="Hold back all calls to it, for a time or its cooldown; then trials begin",
+    **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
+)
+async def open_breaker(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
+    asked, engine = body or PauseAsked(), await app_of(request).engine()
+    return await _told(
+        name,
+        engine.open_breaker(name, span=optional(asked.duration), reason=asked.reason, **_terms(request)),
     )
-    async def open_breaker(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
-        asked, engine = body or PauseAsked(), await door.app.engine()
-        return await _told(
-            name,
-            engine.open_breaker(name, span=optional(asked.duration), reason=asked.reason, **_terms(request)),
-        )
 
-    @here.post(
-        "/breakers/{name}/close",
-        response_model=BreakerView,
-        summary="Let calls to it begin again, without trials",
-        **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
-    )
-    async def close_breaker(request: Request, name: NamePath, body: Reason | None = None) -> Response:
-        reason, engine = (body or Reason()).reason, await door.app.engine()
-        return await _told(name, engine.close_breaker(name, reason=reason, **_terms(request)))
 
-    @here.post(
-        "/breakers/{name}/trial",
-        response_model=BreakerView,
-        summary="Let its trials begin now",
-        **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
-    )
-    async def try_breaker(request: Request, name: NamePath, body: Reason | None = None) -> Response:
-        reason, engine = (body or Reason()).reason, await door.app.engine()
-        return await _told(name, engine.try_breaker(name, reason=reason, **_terms(request)))
+@routes.post(
+    "/breakers/{name}/close",
+    response_model=BreakerView,
+    summary="Let calls to it begin again, without trials",
+    **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
+)
+async def close_breaker(request: Request, name: NamePath, body: Reason | None = None) -> Response:
+    reason, engine = (body or Reason()).reason, await app_of(request).engine()
+    return await _told(name, engine.close_breaker(name, reason=reason, **_terms(request)))
 
-    return here
+
+@routes.post(
+    "/breakers/{name}/trial",
+    response_model=BreakerView,
+    summary="Let its trials begin now",
+    **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
+)
+async def try_breaker(request: Request, name: NamePath, body: Reason | None = None) -> Response:
+    reason, engine = (body or Reason()).reason, await app_of(request).engine()
+    return await _told(name, engine.try_breaker(name, reason=reason, **_terms(request)))
 
 
 def _terms(request: Request) -> dict[str, Any]:
@@ -116,8 +117,8 @@ async def _told(name: str, forcing: Awaitable[Breaker]) -> Response:
     return answer({"dependency": name, **_breaker(changed)}, headers={"ETag": _tag(changed)})
 
 
-async def _find(door: Door, name: str) -> Outlook | None:
-    return next((one for one in await door.app.breakers() if one.dependency.label == name), None)
+async def _find(request: Request, name: str) -> Outlook | None:
+    return next((one for one in await app_of(request).breakers() if one.dependency.label == name), None)
 
 
 def _tag(breaker: Breaker) -> str:

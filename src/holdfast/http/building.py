@@ -4,48 +4,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from importlib import import_module
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
 from holdfast import __version__
 from holdfast.app import Holdfast
-from holdfast.domain.access import Action
 from holdfast.domain.limits import Rate
 from holdfast.engine.ports import Clock
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.http.access import WithoutKey
-from holdfast.http.answers import answer
 from holdfast.http.bodies import ENVELOPE, Bodies
+from holdfast.http.catalogue import ROUTES
 from holdfast.http.door import Door
-from holdfast.http.openapi import document
 from holdfast.http.problems import Problem
-from holdfast.http.routing import Route, does, router
+from holdfast.http.routing import Route, door_of
 from holdfast.wiring import SystemClock
 
-#: The modules with routes, each with a function `routes(door)`.
-MODULES = (
-    "enqueuing",
-    "jobs",
-    "bulk",
-    "dead",
-    "messages",
-    "lanes",
-    "breakers",
-    "schedules",
-    "owners",
-    "workers",
-    "admin",
-    "keys",
-    "stream",
-    "webhooks",
-    "inbound",
-    "health",
-    "metrics",
-)
 #: What is said of an error that the framework itself has found.
 _BY_STATUS = {
     401: "UNAUTHENTICATED",
@@ -88,10 +65,8 @@ def build(
     )
     site.state.door = door
     bodies = Bodies(site.router, limit=app.payload_limit + ENVELOPE, new_id=app.new_id)
-    for name in MODULES:
-        # Past `include_router`, which would look for the route of every request twice.
-        site.router.routes.extend(import_module(f"holdfast.http.{name}").routes(door).routes)
-    site.router.routes.extend(_described(site).routes)
+    # Past `include_router`, which would look for the route of every request twice.
+    site.router.routes.extend(ROUTES)
     _tell_errors(site, bodies)
     site.add_middleware(Bodies, limit=app.payload_limit + ENVELOPE, new_id=app.new_id)
     return site
@@ -112,16 +87,6 @@ async def _lifespan(site: FastAPI) -> AsyncIterator[None]:
     await site.state.door.keys.touch(now=True)
 
 
-def _described(site: FastAPI) -> APIRouter:
-    here = router("description")
-
-    @here.get("/openapi.json", summary="This document", response_model=dict, **does(Action.SEE))
-    async def get_openapi(request: Request) -> Response:
-        return answer(document(site, request.scope.get("root_path", "")))
-
-    return here
-
-
 # -- errors -----------------------------------------------------------------------------------------------------------
 def _tell_errors(site: FastAPI, bodies: Bodies) -> None:
     async def ours(_request: Request, error: Exception) -> Response:
@@ -135,10 +100,10 @@ def _tell_errors(site: FastAPI, bodies: Bodies) -> None:
         assert isinstance(error, HTTPException)
         if error.status_code in (404, 405):
             try:  # what there is and what not is for those who have a key
-                await site.state.door.admit(request, None)
+                await door_of(request).admit(request, None)
             except (Problem, HoldfastError) as refused:
                 return bodies.answer_to(refused)
-        return bodies.answer_to(_by_status(site, request, error))
+        return bodies.answer_to(_by_status(request, error))
 
     site.add_exception_handler(HoldfastError, ours)
     site.add_exception_handler(Problem, ours)
@@ -167,12 +132,12 @@ def _line(text: object) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(text))
 
 
-def _by_status(site: FastAPI, request: Request, error: HTTPException) -> Problem:
+def _by_status(request: Request, error: HTTPException) -> Problem:
     match error.status_code:
         case 404:
             return Problem("NOT_FOUND", "there is nothing at this path")
         case 405:
-            allow = ", ".join(sorted(_methods(site.router.routes, request)))
+            allow = ", ".join(sorted(_methods(request.app.router.routes, request)))
             return Problem("METHOD_NOT_ALLOWED", f"this path takes: {allow}", headers={"Allow": allow})
     return Problem(_BY_STATUS.get(error.status_code, "BAD_REQUEST"), "the request cannot be read")
 

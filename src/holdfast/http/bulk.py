@@ -6,19 +6,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
 from holdfast.domain.access import Action
 from holdfast.domain.moves import State
 from holdfast.domain.operation import FASTEST, SLOWEST, Doing, Operation, Progress
 from holdfast.engine.operating import Plan, begin
-from holdfast.http.access import Caller
 from holdfast.http.answers import answer, token_of
-from holdfast.http.door import Door
 from holdfast.http.kinds import Asked, Moment, Note, Number, Told, Word
 from holdfast.http.pages import MOST, LimitQuery, capped
-from holdfast.http.routing import PREFIX, caller_of, does, router
+from holdfast.http.routing import PREFIX, app_of, caller_of, does, router
 
 Some = Annotated[list[Word], Field(min_length=1, max_length=500)]
 OperationIdPath = Annotated[str, Path(description="The operation's id.", max_length=100)]
@@ -80,70 +78,69 @@ class Operations(Told):
     operations: list[OperationView]
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("operations")
+routes = router("operations")
 
-    @here.post(
-        "/operations",
-        status_code=202,
-        response_model=OperationView,
-        responses={200: {"model": Counted, "description": "With `dry_run`: how many match."}},
-        summary="Do it to everything that matches",
-        **does(Action.STEER),
+
+@routes.post(
+    "/operations",
+    status_code=202,
+    response_model=OperationView,
+    responses={200: {"model": Counted, "description": "With `dry_run`: how many match."}},
+    summary="Do it to everything that matches",
+    **does(Action.STEER),
+)
+async def begin_operation(request: Request, body: NewOperation) -> Response:
+    caller = caller_of(request)
+    where = body.where.model_dump(exclude_none=True)
+    caller.own(body.where.owner)
+    plan = Plan(
+        body.doing,
+        where,
+        by=caller.name,
+        rate=body.rate,
+        to_queue=body.to_queue,
+        because=body.reason,
+        owner=caller.owner if caller.is_owner else None,
+        token=token_of(request),
     )
-    async def begin_operation(request: Request, body: NewOperation) -> Response:
-        caller = caller_of(request)
-        where = body.where.model_dump(exclude_none=True)
-        caller.own(body.where.owner)
-        plan = Plan(
-            body.doing,
-            where,
-            by=caller.name,
-            rate=body.rate,
-            to_queue=body.to_queue,
-            because=body.reason,
-            owner=caller.owner if caller.is_owner else None,
-            token=token_of(request),
-        )
-        begun = await begin(await door.app.engine(), plan, dry_run=body.dry_run)
-        if body.dry_run:
-            return answer({"dry_run": True, "matched": begun.matched})
-        place = f"{request.scope.get('root_path', '')}{PREFIX}/operations/{begun.id}"
-        return answer(_view(begun), 202, {"Location": place})
-
-    @here.get(
-        "/operations", response_model=Operations, summary="Operations, newest first", **does(Action.SEE)
-    )
-    async def list_operations(request: Request, limit: LimitQuery = 50) -> Response:
-        caller, most = caller_of(request), capped(limit)
-        found = await door.app.operations(limit=MOST if caller.is_owner else most)
-        return answer({"operations": [_view(one) for one in found if caller.reaches(one.owner)][:most]})
-
-    @here.get(
-        "/operations/{operation_id}",
-        response_model=OperationView,
-        summary="How an operation stands",
-        **does(Action.SEE),
-    )
-    async def get_operation(request: Request, operation_id: OperationIdPath) -> Response:
-        return answer(_view(await _reached(door, caller_of(request), operation_id)))
-
-    @here.post(
-        "/operations/{operation_id}/cancel",
-        response_model=OperationView,
-        summary="Do no more of it; what is done stays done",
-        **does(Action.STEER),
-    )
-    async def cancel_operation(request: Request, operation_id: OperationIdPath) -> Response:
-        await _reached(door, caller_of(request), operation_id)
-        return answer(_view(await door.app.cancel_operation(operation_id)))
-
-    return here
+    begun = await begin(await app_of(request).engine(), plan, dry_run=body.dry_run)
+    if body.dry_run:
+        return answer({"dry_run": True, "matched": begun.matched})
+    place = f"{request.scope.get('root_path', '')}{PREFIX}/operations/{begun.id}"
+    return answer(_view(begun), 202, {"Location": place})
 
 
-async def _reached(door: Door, caller: Caller, operation_id: str) -> Operation:
-    found = await door.app.operation(operation_id)
-    caller.must_reach(found.owner)
+@routes.get("/operations", response_model=Operations, summary="Operations, newest first", **does(Action.SEE))
+async def list_operations(request: Request, limit: LimitQuery = 50) -> Response:
+    caller, most = caller_of(request), capped(limit)
+    found = await app_of(request).operations(limit=MOST if caller.is_owner else most)
+    return answer({"operations": [_view(one) for one in found if caller.reaches(one.owner)][:most]})
+
+
+@routes.get(
+    "/operations/{operation_id}",
+    response_model=OperationView,
+    summary="How an operation stands",
+    **does(Action.SEE),
+)
+async def get_operation(request: Request, operation_id: OperationIdPath) -> Response:
+    return answer(_view(await _reached(request, operation_id)))
+
+
+@routes.post(
+    "/operations/{operation_id}/cancel",
+    response_model=OperationView,
+    summary="Do no more of it; what is done stays done",
+    **does(Action.STEER),
+)
+async def cancel_operation(request: Request, operation_id: OperationIdPath) -> Response:
+    await _reached(request, operation_id)
+    return answer(_view(await app_of(request).cancel_operation(operation_id)))
+
+
+async def _reached(request: Request, operation_id: str) -> Operation:
+    found = await app_of(request).operation(operation_id)
+    caller_of(request).must_reach(found.owner)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from holdfast.domain.access import Action
 from holdfast.domain.job import DeadLetter, DeadLetterFilter, JobRow
@@ -12,138 +12,140 @@ from holdfast.domain.moves import State
 from holdfast.errors import Changed, Conflict, InsufficientCredits, QuotaExceeded
 from holdfast.http import kinds, shapes
 from holdfast.http.answers import answer, proviso_of, tag_of
-from holdfast.http.door import Door
 from holdfast.http.jobs import IF_MATCH, Include, JobIdPath, One, Some, reached
 from holdfast.http.pages import CursorQuery, LimitQuery, capped
 from holdfast.http.problems import Problem
-from holdfast.http.routing import caller_of, does, router
+from holdfast.http.routing import app_of, caller_of, does, door_of, router
 from holdfast.http.views import dead_letter_view, group_view
 
 Moment = Annotated[kinds.Moment | None, Query()]
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("dead letters")
+routes = router("dead letters")
 
-    @here.get(
-        "/dead-letters",
-        response_model=shapes.DeadLetterPage,
-        summary="Dead letters by filter, oldest first",
-        **does(Action.SEE),
+
+@routes.get(
+    "/dead-letters",
+    response_model=shapes.DeadLetterPage,
+    summary="Dead letters by filter, oldest first",
+    **does(Action.SEE),
+)
+async def list_dead_letters(
+    request: Request,
+    task: Some = [],  # noqa: B006 - FastAPI copies it
+    queue: Some = [],  # noqa: B006
+    reason: Some = [],  # noqa: B006
+    fingerprint: One = None,
+    owner: One = None,
+    died_after: Moment = None,
+    died_before: Moment = None,
+    include: Include = None,
+    cursor: CursorQuery = None,
+    limit: LimitQuery = 50,
+) -> Response:
+    caller, most = caller_of(request), capped(limit)
+    where = DeadLetterFilter(
+        tasks=tuple(task),
+        queues=tuple(queue),
+        reasons=tuple(reason),
+        fingerprint=fingerprint,
+        owner=caller.own(owner),
+        died_after=died_after,
+        died_before=died_before,
     )
-    async def list_dead_letters(
-        request: Request,
-        task: Some = [],  # noqa: B006 - FastAPI copies it
-        queue: Some = [],  # noqa: B006
-        reason: Some = [],  # noqa: B006
-        fingerprint: One = None,
-        owner: One = None,
-        died_after: Moment = None,
-        died_before: Moment = None,
-        include: Include = None,
-        cursor: CursorQuery = None,
-        limit: LimitQuery = 50,
-    ) -> Response:
-        caller, most = caller_of(request), capped(limit)
-        where = DeadLetterFilter(
-            tasks=tuple(task),
-            queues=tuple(queue),
-            reasons=tuple(reason),
-            fingerprint=fingerprint,
-            owner=caller.own(owner),
-            died_after=died_after,
-            died_before=died_before,
-        )
-        after = door.pages.open(cursor, "dead", where, caller.owner)
-        found = await (await door.app.engine()).dead_letters(where, after=after, limit=most)
-        upcoming = found[-1].id if len(found) == most else None
-        shown = [dead_letter_view(one, caller, with_args=include == "args") for one in found]
-        return answer({"dead_letters": shown, "next": door.pages.seal(upcoming, "dead", where, caller.owner)})
+    pages = door_of(request).pages
+    after = pages.open(cursor, "dead", where, caller.owner)
+    found = await (await app_of(request).engine()).dead_letters(where, after=after, limit=most)
+    upcoming = found[-1].id if len(found) == most else None
+    shown = [dead_letter_view(one, caller, with_args=include == "args") for one in found]
+    return answer({"dead_letters": shown, "next": pages.seal(upcoming, "dead", where, caller.owner)})
 
-    @here.get(
-        "/dead-letters/groups",
-        response_model=shapes.DeadLetterGroups,
-        summary="Dead letters by their cause",
-        **does(Action.SEE),
+
+@routes.get(
+    "/dead-letters/groups",
+    response_model=shapes.DeadLetterGroups,
+    summary="Dead letters by their cause",
+    **does(Action.SEE),
+)
+async def list_dead_letter_groups(
+    request: Request,
+    task: Some = [],  # noqa: B006
+    queue: Some = [],  # noqa: B006
+    reason: Some = [],  # noqa: B006
+    owner: One = None,
+    limit: LimitQuery = 50,
+) -> Response:
+    where = DeadLetterFilter(
+        tasks=tuple(task),
+        queues=tuple(queue),
+        reasons=tuple(reason),
+        owner=caller_of(request).own(owner),
     )
-    async def list_dead_letter_groups(
-        request: Request,
-        task: Some = [],  # noqa: B006
-        queue: Some = [],  # noqa: B006
-        reason: Some = [],  # noqa: B006
-        owner: One = None,
-        limit: LimitQuery = 50,
-    ) -> Response:
-        where = DeadLetterFilter(
-            tasks=tuple(task),
-            queues=tuple(queue),
-            reasons=tuple(reason),
-            owner=caller_of(request).own(owner),
-        )
-        found = await (await door.app.engine()).dead_letter_groups(where, capped(limit))
-        return answer({"groups": [group_view(one) for one in found]})
-
-    @here.get(
-        "/dead-letters/{job_id}",
-        response_model=shapes.DeadLetterView,
-        summary="One dead letter, by its job's id",
-        **does(Action.SEE),
-    )
-    async def get_dead_letter(request: Request, job_id: JobIdPath, include: Include = None) -> Response:
-        row, letter = await _letter(door, request, job_id)
-        shown = dead_letter_view(letter, caller_of(request), with_args=include == "args")
-        return answer(shown, headers={"ETag": tag_of(row)})
-
-    @here.post(
-        "/dead-letters/{job_id}/redrive",
-        response_model=shapes.Moved,
-        summary="Give it another life",
-        **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
-    )
-    async def redrive_dead_letter(
-        request: Request, job_id: JobIdPath, body: shapes.RedriveAsked | None = None
-    ) -> Response:
-        row, by = await reached(door, request, job_id), caller_of(request).name
-        queue, engine = None if body is None else body.to_queue, await door.app.engine()
-        try:
-            await engine.redrive_one(row.id, by=by, queue=queue, proviso=proviso_of(request))
-        except Changed:
-            raise
-        except (Conflict, InsufficientCredits, QuotaExceeded):
-            await _letter_of(door, row)
-            raise Conflict(
-                "it was not redriven: a live twin holds its dedupe key, or nobody pays for it"
-            ) from None
-        return answer({"id": job_id, "state": State.QUEUED})
-
-    @here.post(
-        "/dead-letters/{job_id}/discard",
-        response_model=shapes.Moved,
-        summary="Strike it; its job stays failed",
-        **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
-    )
-    async def discard_dead_letter(request: Request, job_id: JobIdPath, body: shapes.DiscardAsked) -> Response:
-        row, by = await reached(door, request, job_id), caller_of(request).name
-        try:
-            await (await door.store()).discard(row.id, by, body.reason, proviso=proviso_of(request))
-        except Changed:
-            raise
-        except Conflict:
-            await _letter_of(door, row)
-            raise
-        return answer({"id": job_id, "state": State.FAILED})
-
-    return here
+    found = await (await app_of(request).engine()).dead_letter_groups(where, capped(limit))
+    return answer({"groups": [group_view(one) for one in found]})
 
 
-async def _letter(door: Door, request: Request, job_id: str) -> tuple[JobRow, DeadLetter]:
+@routes.get(
+    "/dead-letters/{job_id}",
+    response_model=shapes.DeadLetterView,
+    summary="One dead letter, by its job's id",
+    **does(Action.SEE),
+)
+async def get_dead_letter(request: Request, job_id: JobIdPath, include: Include = None) -> Response:
+    row, letter = await _letter(request, job_id)
+    shown = dead_letter_view(letter, caller_of(request), with_args=include == "args")
+    return answer(shown, headers={"ETag": tag_of(row)})
+
+
+@routes.post(
+    "/dead-letters/{job_id}/redrive",
+    response_model=shapes.Moved,
+    summary="Give it another life",
+    **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
+)
+async def redrive_dead_letter(
+    request: Request, job_id: JobIdPath, body: shapes.RedriveAsked | None = None
+) -> Response:
+    row, by = await reached(request, job_id), caller_of(request).name
+    queue, engine = None if body is None else body.to_queue, await app_of(request).engine()
+    try:
+        await engine.redrive_one(row.id, by=by, queue=queue, proviso=proviso_of(request))
+    except Changed:
+        raise
+    except (Conflict, InsufficientCredits, QuotaExceeded):
+        await _letter_of(request, row)
+        raise Conflict(
+            "it was not redriven: a live twin holds its dedupe key, or nobody pays for it"
+        ) from None
+    return answer({"id": job_id, "state": State.QUEUED})
+
+
+@routes.post(
+    "/dead-letters/{job_id}/discard",
+    response_model=shapes.Moved,
+    summary="Strike it; its job stays failed",
+    **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
+)
+async def discard_dead_letter(request: Request, job_id: JobIdPath, body: shapes.DiscardAsked) -> Response:
+    row, by = await reached(request, job_id), caller_of(request).name
+    try:
+        await (await door_of(request).store()).discard(row.id, by, body.reason, proviso=proviso_of(request))
+    except Changed:
+        raise
+    except Conflict:
+        await _letter_of(request, row)
+        raise
+    return answer({"id": job_id, "state": State.FAILED})
+
+
+async def _letter(request: Request, job_id: str) -> tuple[JobRow, DeadLetter]:
     """The job and its dead letter, where there is one and the caller may reach it."""
-    row = await reached(door, request, job_id)
-    return row, await _letter_of(door, row)
+    row = await reached(request, job_id)
+    return row, await _letter_of(request, row)
 
 
-async def _letter_of(door: Door, row: JobRow) -> DeadLetter:
-    found = await door.app.dead_letters(ids=[row.id], limit=1)
+async def _letter_of(request: Request, row: JobRow) -> DeadLetter:
+    found = await app_of(request).dead_letters(ids=[row.id], limit=1)
     if not found:
         raise Problem("NOT_FOUND", f"the job is {row.state} and has no dead letter")
     return found[0]

@@ -1,8 +1,7 @@
-"""What the routes share: the app they open, who asks, and how often. One `Door` for each API."""
+"""What the routes of one API share: the app they open, who asks, and how often. Routes are for all APIs of a process; each has
+a `Door` of its own, which they find by the request."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 from fastapi import Request
 
@@ -12,12 +11,9 @@ from holdfast.domain.limits import Rate
 from holdfast.engine.ports import Clock, Store
 from holdfast.http.access import CALLER, Keys, WithoutKey
 from holdfast.http.bodies import HEADERS
+from holdfast.http.feed import Feed
 from holdfast.http.limits import Rates
 from holdfast.http.pages import Pages
-
-
-class Streams(Protocol):
-    def close(self) -> None: ...
 
 
 class Door:
@@ -26,12 +22,12 @@ class Door:
         self.keys = Keys(app, clock, without_key)
         self.rates = None if rate is None else Rates(app, clock, rate)
         self.pages = Pages(app.url)
-        self.streams: list[Streams] = []
+        self.feed = Feed(app, clock)
+        self.metrics = app.metrics  # counts from now on, not from the first scrape on
 
     def close(self) -> None:
         """Let what would not end by itself come to its end."""
-        for stream in self.streams:
-            stream.close()
+        self.feed.close()
 
     async def admit(self, request: Request, action: Action | None) -> None:
         """Find out who asks, count it, and check that it may; a problem where not. None: anybody who is known."""

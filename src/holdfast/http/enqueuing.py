@@ -6,8 +6,9 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
+from holdfast.app import Holdfast
 from holdfast.domain.access import Action
 from holdfast.domain.job import Enqueued
 from holdfast.domain.job import NewJob as NewRow
@@ -17,48 +18,46 @@ from holdfast.engine.doorstore import Repeated
 from holdfast.engine.tasks import Task
 from holdfast.http.access import Caller
 from holdfast.http.answers import answer
-from holdfast.http.door import Door
 from holdfast.http.idempotency import HEADER, KEPT_FOR, REPLAYED, named, reused
 from holdfast.http.problems import Problem
-from holdfast.http.routing import PREFIX, caller_of, does, router
+from holdfast.http.routing import PREFIX, app_of, caller_of, does, door_of, router
 from holdfast.http.shapes import EnqueuedPage, EnqueuedView, NewJob, NewJobs
 
 _OPTIONS = tuple(name for name in NewJob.model_fields if name not in ("task", "args", "owner"))
 _TRACE = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("jobs")
+routes = router("jobs")
 
-    @here.post(
-        "/jobs",
-        status_code=201,
-        response_model=EnqueuedView,
-        responses={200: {"model": EnqueuedView, "description": "A twin stands in for the new job."}},
-        summary="Enqueue a job",
-        **does(Action.ENQUEUE, 402, 409),
-    )
-    async def enqueue_job(request: Request, body: NewJob) -> Response:
-        row = _row(door, body, caller_of(request), _trace(request))
-        answers, headers = await _send(door, request, "jobs", body, [row])
-        [told] = await _told(door, answers)
-        headers["Location"] = f"{request.scope.get('root_path', '')}{PREFIX}/jobs/{told['id']}"
-        return answer(told, 200 if told["duplicate"] else 201, headers)
 
-    @here.post(
-        "/jobs/batch",
-        status_code=201,
-        response_model=EnqueuedPage,
-        summary="Enqueue many jobs, all or none",
-        **does(Action.ENQUEUE, 402, 409),
-    )
-    async def enqueue_jobs(request: Request, body: NewJobs) -> Response:
-        caller, trace = caller_of(request), _trace(request)
-        rows = [_row(door, one, caller, trace) for one in body.jobs]
-        answers, headers = await _send(door, request, "jobs/batch", body, rows)
-        return answer({"jobs": await _told(door, answers)}, 201, headers)
+@routes.post(
+    "/jobs",
+    status_code=201,
+    response_model=EnqueuedView,
+    responses={200: {"model": EnqueuedView, "description": "A twin stands in for the new job."}},
+    summary="Enqueue a job",
+    **does(Action.ENQUEUE, 402, 409),
+)
+async def enqueue_job(request: Request, body: NewJob) -> Response:
+    row = _row(app_of(request), body, caller_of(request), _trace(request))
+    answers, headers = await _send(request, "jobs", body, [row])
+    [told] = await _told(request, answers)
+    headers["Location"] = f"{request.scope.get('root_path', '')}{PREFIX}/jobs/{told['id']}"
+    return answer(told, 200 if told["duplicate"] else 201, headers)
 
-    return here
+
+@routes.post(
+    "/jobs/batch",
+    status_code=201,
+    response_model=EnqueuedPage,
+    summary="Enqueue many jobs, all or none",
+    **does(Action.ENQUEUE, 402, 409),
+)
+async def enqueue_jobs(request: Request, body: NewJobs) -> Response:
+    app, caller, trace = app_of(request), caller_of(request), _trace(request)
+    rows = [_row(app, one, caller, trace) for one in body.jobs]
+    answers, headers = await _send(request, "jobs/batch", body, rows)
+    return answer({"jobs": await _told(request, answers)}, 201, headers)
 
 
 def _trace(request: Request) -> str | None:
@@ -67,7 +66,7 @@ def _trace(request: Request) -> str | None:
     return given if _TRACE.fullmatch(given) else None
 
 
-def _row(door: Door, body: NewJob, caller: Caller, trace: str | None) -> NewRow:
+def _row(app: Holdfast, body: NewJob, caller: Caller, trace: str | None) -> NewRow:
     """Bound and checked as `task.enqueue` does."""
     given = body.model_fields_set
     options: dict[str, Any] = {name: getattr(body, name) for name in _OPTIONS if name in given}
@@ -76,28 +75,28 @@ def _row(door: Door, body: NewJob, caller: Caller, trace: str | None) -> NewRow:
         options["owner"] = owner
     if options.get("tags") is None:
         options.pop("tags", None)
-    [row] = _task(door, body.task).options(**options)._jobs([body.args])
+    [row] = _task(app, body.task).options(**options)._jobs([body.args])
     if trace is not None and row.spec.trace is None:
         row = row._replace(spec=replace(row.spec, trace=trace))
     return row
 
 
-def _task(door: Door, name: str) -> Task[Any, Any]:
-    known = door.app.tasks
+def _task(app: Holdfast, name: str) -> Task[Any, Any]:
+    known = app.tasks
     if name not in known:
         raise Problem("UNKNOWN_TASK", f"no task named {name[:100]!r}; {near(name[:100], known)}")
     return known[name]
 
 
 async def _send(
-    door: Door, request: Request, route: str, body: NewJob | NewJobs, rows: list[NewRow]
+    request: Request, route: str, body: NewJob | NewJobs, rows: list[NewRow]
 ) -> tuple[list[Enqueued], dict[str, str]]:
     """The answers for *rows*, and the headers that tell whether they are the first ones'."""
     content = body.model_dump(mode="json", exclude_unset=True) if HEADER in request.headers else None
     name = named(request, caller_of(request), route, content)
     if name is None:
-        return list(await door.app.send(rows)), {}
-    found = await (await door.app.engine()).enqueue_once(name, rows, keep=KEPT_FOR)
+        return list(await app_of(request).send(rows)), {}
+    found = await (await app_of(request).engine()).enqueue_once(name, rows, keep=KEPT_FOR)
     if not isinstance(found, Repeated):
         return list(found), {}
     if found.fingerprint != name.fingerprint:
@@ -105,12 +104,12 @@ async def _send(
     return list(found.answers), dict(REPLAYED)
 
 
-async def _told(door: Door, answers: list[Enqueued]) -> list[dict[str, Any]]:
+async def _told(request: Request, answers: list[Enqueued]) -> list[dict[str, Any]]:
     told = []
     for one in answers:
         state: str = State.QUEUED
         if one.duplicate:
-            twin = await (await door.store()).job(one.id)
+            twin = await (await door_of(request).store()).job(one.id)
             state = State.QUEUED if twin is None else twin.state
         told.append({"id": one.id, "state": state, "duplicate": one.duplicate})
     return told

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pydantic
-from fastapi import APIRouter, Response
+from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 
 from holdfast.domain.access import Action
 from holdfast.domain.health import Health, Level
 from holdfast.engine.vitals import not_ready
-from holdfast.http.door import Door
-from holdfast.http.routing import PREFIX, does, router
+from holdfast.http.routing import PREFIX, app_of, does, router
 
 
 class CheckView(pydantic.BaseModel):
@@ -38,38 +37,38 @@ class HealthView(pydantic.BaseModel):
         )
 
 
-def routes(door: Door) -> APIRouter:
-    """`/livez` and `/readyz` are open: whoever starts and stops processes has no key, and they tell nothing else."""
-    here = router("watching", prefix="")
+# `/livez` and `/readyz` are open: whoever starts and stops processes has no key, and they tell nothing else.
+routes = router("watching", prefix="")
 
-    @here.get("/livez", operation_id="get_liveness", response_class=PlainTextResponse, **does(None))
-    async def get_liveness() -> Response:
-        """200: the process answers."""
-        return PlainTextResponse("alive\n")
 
-    @here.get(
-        "/readyz",
-        operation_id="get_readiness",
-        response_class=PlainTextResponse,
-        responses={503: {"description": "Not ready, and why.", "content": {"text/plain": {}}}},
-        **does(None),
-    )
-    async def get_readiness() -> Response:
-        """200: the database answers within a second and has the right schema. 503: it does not."""
-        why = await not_ready(door.app.engine)
-        return PlainTextResponse("ready\n") if why is None else PlainTextResponse(f"{why}\n", 503)
+@routes.get("/livez", operation_id="get_liveness", response_class=PlainTextResponse, **does(None))
+async def get_liveness() -> Response:
+    """200: the process answers."""
+    return PlainTextResponse("alive\n")
 
-    @here.get(
-        f"{PREFIX}/health",
-        operation_id="get_health",
-        response_model=HealthView,
-        responses={503: {"model": HealthView, "description": "A check fails."}},
-        **does(Action.LOOK),
-    )
-    async def get_health(response: Response) -> HealthView:
-        """Whether jobs get done: queues, duties, breakers, pauses, each with its threshold. 503 when a check fails."""
-        health = await door.app.health()
-        response.status_code = 503 if health.level is Level.FAIL else 200
-        return HealthView.of(health)
 
-    return here
+@routes.get(
+    "/readyz",
+    operation_id="get_readiness",
+    response_class=PlainTextResponse,
+    responses={503: {"description": "Not ready, and why.", "content": {"text/plain": {}}}},
+    **does(None),
+)
+async def get_readiness(request: Request) -> Response:
+    """200: the database answers within a second and has the right schema. 503: it does not."""
+    why = await not_ready(app_of(request).engine)
+    return PlainTextResponse("ready\n") if why is None else PlainTextResponse(f"{why}\n", 503)
+
+
+@routes.get(
+    f"{PREFIX}/health",
+    operation_id="get_health",
+    response_model=HealthView,
+    responses={503: {"model": HealthView, "description": "A check fails."}},
+    **does(Action.LOOK),
+)
+async def get_health(request: Request, response: Response) -> HealthView:
+    """Whether jobs get done: queues, duties, breakers, pauses, each with its threshold. 503 when a check fails."""
+    health = await app_of(request).health()
+    response.status_code = 503 if health.level is Level.FAIL else 200
+    return HealthView.of(health)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from holdfast.errors import BadSignature
 from holdfast.http.answers import answer
-from holdfast.http.door import Door
 from holdfast.http.kinds import Told
 from holdfast.http.problems import Problem
-from holdfast.http.routing import does, router
+from holdfast.http.routing import app_of, does, router
 from holdfast.http.webhooks import WebhookId
 from holdfast.webhooks.receiving import NotYours
 
@@ -35,24 +34,22 @@ class Accepted(Told):
     job_id: str = Field(description="The job that will be retried.")
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("webhooks")
+routes = router("webhooks")
 
-    @here.post(
-        "/inbound/{webhook_id}",
-        status_code=202,
-        response_model=Accepted,
-        summary="Ask for a retry by a signed message",
-        **does(None, 401, 403, 409, openapi_extra=_DESCRIBED),
-    )
-    async def receive_webhook(request: Request, webhook_id: WebhookId) -> Response:
-        headers = {name: request.headers.get(name, "") for name in _SIGNED}
-        try:
-            job_id = await door.app.receive_webhook(webhook_id, headers, await request.body())
-        except BadSignature as error:
-            raise Problem("UNAUTHENTICATED", str(error)) from None
-        except NotYours as error:
-            raise Problem("FORBIDDEN", str(error)) from None
-        return answer({"job_id": job_id}, 202)
 
-    return here
+@routes.post(
+    "/inbound/{webhook_id}",
+    status_code=202,
+    response_model=Accepted,
+    summary="Ask for a retry by a signed message",
+    **does(None, 401, 403, 409, openapi_extra=_DESCRIBED),
+)
+async def receive_webhook(request: Request, webhook_id: WebhookId) -> Response:
+    headers = {name: request.headers.get(name, "") for name in _SIGNED}
+    try:
+        job_id = await app_of(request).receive_webhook(webhook_id, headers, await request.body())
+    except BadSignature as error:
+        raise Problem("UNAUTHENTICATED", str(error)) from None
+    except NotYours as error:
+        raise Problem("FORBIDDEN", str(error)) from None
+    return answer({"job_id": job_id}, 202)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from holdfast.domain.access import Action
 from holdfast.domain.job import JobFilter, JobRow
@@ -13,10 +13,9 @@ from holdfast.domain.moves import State
 from holdfast.errors import UnknownJob
 from holdfast.http import kinds, shapes
 from holdfast.http.answers import answer, is_known, proviso_of, tag_of
-from holdfast.http.door import Door
 from holdfast.http.pages import CursorQuery, LimitQuery, capped
 from holdfast.http.problems import Problem
-from holdfast.http.routing import caller_of, does, router
+from holdfast.http.routing import app_of, caller_of, does, door_of, router
 from holdfast.http.views import attempt_view, event_view, job_view, late_result_view
 
 _UUID = re.compile("-".join(f"[0-9a-f]{{{digits}}}" for digits in (8, 4, 4, 4, 12)))
@@ -43,170 +42,173 @@ IF_MATCH = {
 }
 
 
-async def reached(door: Door, request: Request, job_id: str) -> JobRow:
+async def reached(request: Request, job_id: str) -> JobRow:
     """The job, where there is one and the caller may reach it."""
     if not _UUID.fullmatch(job_id):
         raise UnknownJob(job_id)
-    row = await door.app.job(job_id)
+    row = await app_of(request).job(job_id)
     caller_of(request).must_reach(row.owner)
     return row
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("jobs")
+routes = router("jobs")
 
-    @here.get(
-        "/jobs",
-        response_model=shapes.JobPage,
-        summary="Jobs by filter, newest first",
-        **does(Action.SEE),
+
+@routes.get(
+    "/jobs",
+    response_model=shapes.JobPage,
+    summary="Jobs by filter, newest first",
+    **does(Action.SEE),
+)
+async def list_jobs(
+    request: Request,
+    state: Annotated[list[State], Query(max_length=5)] = [],  # noqa: B006 - FastAPI copies it
+    task: Some = [],  # noqa: B006
+    queue: Some = [],  # noqa: B006
+    owner: One = None,
+    tag: One = None,
+    key: One = None,
+    error_code: One = None,
+    created_after: Annotated[kinds.Moment | None, Query()] = None,
+    created_before: Annotated[kinds.Moment | None, Query()] = None,
+    cursor: CursorQuery = None,
+    limit: LimitQuery = 50,
+) -> Response:
+    caller = caller_of(request)
+    where = JobFilter(
+        states=tuple(state),
+        tasks=tuple(task),
+        queues=tuple(queue),
+        owner=caller.own(owner),
+        tag=tag,
+        key=key,
+        error_code=error_code,
+        created_after=created_after,
+        created_before=created_before,
     )
-    async def list_jobs(
-        request: Request,
-        state: Annotated[list[State], Query(max_length=5)] = [],  # noqa: B006 - FastAPI copies it
-        task: Some = [],  # noqa: B006
-        queue: Some = [],  # noqa: B006
-        owner: One = None,
-        tag: One = None,
-        key: One = None,
-        error_code: One = None,
-        created_after: Annotated[kinds.Moment | None, Query()] = None,
-        created_before: Annotated[kinds.Moment | None, Query()] = None,
-        cursor: CursorQuery = None,
-        limit: LimitQuery = 50,
-    ) -> Response:
-        caller = caller_of(request)
-        where = JobFilter(
-            states=tuple(state),
-            tasks=tuple(task),
-            queues=tuple(queue),
-            owner=caller.own(owner),
-            tag=tag,
-            key=key,
-            error_code=error_code,
-            created_after=created_after,
-            created_before=created_before,
-        )
-        after = door.pages.open(cursor, "jobs", where, caller.owner)
-        page = await (await door.app.engine()).jobs(where, after=after, limit=capped(limit))
-        upcoming = door.pages.seal(page.next, "jobs", where, caller.owner)
-        return answer({"jobs": [job_view(row) for row in page.rows], "next": upcoming})
+    pages = door_of(request).pages
+    after = pages.open(cursor, "jobs", where, caller.owner)
+    page = await (await app_of(request).engine()).jobs(where, after=after, limit=capped(limit))
+    upcoming = pages.seal(page.next, "jobs", where, caller.owner)
+    return answer({"jobs": [job_view(row) for row in page.rows], "next": upcoming})
 
-    @here.get(
-        "/jobs/{job_id}",
-        response_model=shapes.JobView,
-        responses={304: {"description": "You have this version (`If-None-Match`)."}},
-        summary="One job",
-        **does(Action.SEE),
+
+@routes.get(
+    "/jobs/{job_id}",
+    response_model=shapes.JobView,
+    responses={304: {"description": "You have this version (`If-None-Match`)."}},
+    summary="One job",
+    **does(Action.SEE),
+)
+async def get_job(request: Request, job_id: JobIdPath, include: Include = None) -> Response:
+    row = await reached(request, job_id)
+    tag = {"ETag": tag_of(row)}
+    if is_known(request, tag["ETag"]):
+        return Response(status_code=304, headers=tag)
+    return answer(job_view(row, with_result=True, with_args=include == "args"), headers=tag)
+
+
+@routes.get(
+    "/jobs/{job_id}/events",
+    response_model=shapes.EventPage,
+    summary="What happened to it, oldest first",
+    **does(Action.SEE),
+)
+async def get_job_events(
+    request: Request, job_id: JobIdPath, cursor: CursorQuery = None, limit: LimitQuery = 100
+) -> Response:
+    await reached(request, job_id)
+    pages, most = door_of(request).pages, capped(limit)
+    place = pages.open(cursor, "events", job_id)
+    found = await app_of(request).events(after=int(place or 0), limit=most, job_id=job_id)
+    upcoming = str(found[-1].id) if len(found) == most else None
+    shown = [event_view(event) for event in found]
+    return answer({"events": shown, "next": pages.seal(upcoming, "events", job_id)})
+
+
+@routes.get(
+    "/jobs/{job_id}/attempts",
+    response_model=shapes.Attempts,
+    summary="Its attempts, each with what it came to",
+    **does(Action.SEE),
+)
+async def get_job_attempts(request: Request, job_id: JobIdPath) -> Response:
+    await reached(request, job_id)
+    found = await app_of(request).attempts(job_id)
+    return answer({"attempts": [attempt_view(one, caller_of(request)) for one in found]})
+
+
+@routes.get(
+    "/jobs/{job_id}/late-results",
+    response_model=shapes.LateResults,
+    summary="Results that came after its end, and had no effect",
+    **does(Action.SEE),
+)
+async def get_job_late_results(request: Request, job_id: JobIdPath) -> Response:
+    await reached(request, job_id)
+    found = await app_of(request).late_results(job_id)
+    return answer({"late_results": [late_result_view(one) for one in found]})
+
+
+@routes.get(
+    "/jobs/{job_id}/result",
+    response_model=shapes.ResultView,
+    summary="Its result",
+    **does(Action.SEE, 409),
+)
+async def get_job_result(request: Request, job_id: JobIdPath) -> Response:
+    row = await reached(request, job_id)
+    if row.state in (State.QUEUED, State.PROCESSING):
+        raise Problem("NOT_READY", f"the job is {row.state}; ask again later", state=row.state)
+    if row.state is not State.COMPLETE:
+        detail = f"the job ended as {row.state}, so it has no result"
+        raise Problem("JOB_FAILED", detail, state=row.state, error_code=row.error_code)
+    result = await (await app_of(request).engine()).result_of(row)
+    return answer({"id": row.id, "state": row.state, "result": result})
+
+
+@routes.get(
+    "/jobs/{job_id}/explain",
+    response_model=shapes.ExplanationView,
+    summary="Why it is not running, and when it is expected to",
+    **does(Action.SEE),
+)
+async def explain_job(request: Request, job_id: JobIdPath) -> Response:
+    await reached(request, job_id)
+    found = await app_of(request).explain(job_id)
+    return answer(
+        {
+            "sentence": found.sentence,
+            "reason": found.reason,
+            "facts": found.facts,
+            "expected_at": found.expected_at,
+        }
     )
-    async def get_job(request: Request, job_id: JobIdPath, include: Include = None) -> Response:
-        row = await reached(door, request, job_id)
-        tag = {"ETag": tag_of(row)}
-        if is_known(request, tag["ETag"]):
-            return Response(status_code=304, headers=tag)
-        return answer(job_view(row, with_result=True, with_args=include == "args"), headers=tag)
-
-    @here.get(
-        "/jobs/{job_id}/events",
-        response_model=shapes.EventPage,
-        summary="What happened to it, oldest first",
-        **does(Action.SEE),
-    )
-    async def get_job_events(
-        request: Request, job_id: JobIdPath, cursor: CursorQuery = None, limit: LimitQuery = 100
-    ) -> Response:
-        await reached(door, request, job_id)
-        place, most = door.pages.open(cursor, "events", job_id), capped(limit)
-        found = await door.app.events(after=int(place or 0), limit=most, job_id=job_id)
-        upcoming = str(found[-1].id) if len(found) == most else None
-        shown = [event_view(event) for event in found]
-        return answer({"events": shown, "next": door.pages.seal(upcoming, "events", job_id)})
-
-    @here.get(
-        "/jobs/{job_id}/attempts",
-        response_model=shapes.Attempts,
-        summary="Its attempts, each with what it came to",
-        **does(Action.SEE),
-    )
-    async def get_job_attempts(request: Request, job_id: JobIdPath) -> Response:
-        await reached(door, request, job_id)
-        found = await door.app.attempts(job_id)
-        return answer({"attempts": [attempt_view(one, caller_of(request)) for one in found]})
-
-    @here.get(
-        "/jobs/{job_id}/late-results",
-        response_model=shapes.LateResults,
-        summary="Results that came after its end, and had no effect",
-        **does(Action.SEE),
-    )
-    async def get_job_late_results(request: Request, job_id: JobIdPath) -> Response:
-        await reached(door, request, job_id)
-        found = await door.app.late_results(job_id)
-        return answer({"late_results": [late_result_view(one) for one in found]})
-
-    @here.get(
-        "/jobs/{job_id}/result",
-        response_model=shapes.ResultView,
-        summary="Its result",
-        **does(Action.SEE, 409),
-    )
-    async def get_job_result(request: Request, job_id: JobIdPath) -> Response:
-        row = await reached(door, request, job_id)
-        if row.state in (State.QUEUED, State.PROCESSING):
-            raise Problem("NOT_READY", f"the job is {row.state}; ask again later", state=row.state)
-        if row.state is not State.COMPLETE:
-            detail = f"the job ended as {row.state}, so it has no result"
-            raise Problem("JOB_FAILED", detail, state=row.state, error_code=row.error_code)
-        result = await (await door.app.engine()).result_of(row)
-        return answer({"id": row.id, "state": row.state, "result": result})
-
-    @here.get(
-        "/jobs/{job_id}/explain",
-        response_model=shapes.ExplanationView,
-        summary="Why it is not running, and when it is expected to",
-        **does(Action.SEE),
-    )
-    async def explain_job(request: Request, job_id: JobIdPath) -> Response:
-        await reached(door, request, job_id)
-        found = await door.app.explain(job_id)
-        return answer(
-            {
-                "sentence": found.sentence,
-                "reason": found.reason,
-                "facts": found.facts,
-                "expected_at": found.expected_at,
-            }
-        )
-
-    _add_moves(here, door)
-    return here
 
 
-def _add_moves(here: APIRouter, door: Door) -> None:
-    @here.post(
-        "/jobs/{job_id}/retry",
-        response_model=shapes.Retried,
-        summary="Run a failed, cancelled, waiting or stuck job now",
-        **does(Action.STEER, 402, 409, 412, openapi_extra=IF_MATCH),
-    )
-    async def retry_job(
-        request: Request, job_id: JobIdPath, body: shapes.RetryAsked | None = None
-    ) -> Response:
-        await reached(door, request, job_id)
-        step, by = None if body is None else body.from_step, caller_of(request).name
-        engine = await door.app.engine()
-        place = await engine.retry(job_id, by=by, from_step=step, proviso=proviso_of(request))
-        return answer({"id": job_id, "state": State.QUEUED, "queue_position": place})
+@routes.post(
+    "/jobs/{job_id}/retry",
+    response_model=shapes.Retried,
+    summary="Run a failed, cancelled, waiting or stuck job now",
+    **does(Action.STEER, 402, 409, 412, openapi_extra=IF_MATCH),
+)
+async def retry_job(request: Request, job_id: JobIdPath, body: shapes.RetryAsked | None = None) -> Response:
+    await reached(request, job_id)
+    step, by = None if body is None else body.from_step, caller_of(request).name
+    engine = await app_of(request).engine()
+    place = await engine.retry(job_id, by=by, from_step=step, proviso=proviso_of(request))
+    return answer({"id": job_id, "state": State.QUEUED, "queue_position": place})
 
-    @here.post(
-        "/jobs/{job_id}/cancel",
-        response_model=shapes.Moved,
-        summary="Cancel a queued or running job",
-        **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
-    )
-    async def cancel_job(request: Request, job_id: JobIdPath, body: shapes.Reason | None = None) -> Response:
-        await reached(door, request, job_id)
-        reason, by = "" if body is None else body.reason, caller_of(request).name
-        engine = await door.app.engine()
-        await engine.cancel(job_id, by=by, reason=reason, proviso=proviso_of(request))
-        return answer({"id": job_id, "state": State.CANCELLED})
+
+@routes.post(
+    "/jobs/{job_id}/cancel",
+    response_model=shapes.Moved,
+    summary="Cancel a queued or running job",
+    **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
+)
+async def cancel_job(request: Request, job_id: JobIdPath, body: shapes.Reason | None = None) -> Response:
+    await reached(request, job_id)
+    reason, by = "" if body is None else body.reason, caller_of(request).name
+    engine = await app_of(request).engine()
+    await engine.cancel(job_id, by=by, reason=reason, proviso=proviso_of(request))
+    return answer({"id": job_id, "state": State.CANCELLED})

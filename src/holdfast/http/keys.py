@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Request, Response
 from pydantic import AfterValidator, Field
 
 from holdfast.domain.access import AccessKey, Action, Role
 from holdfast.http.answers import answer
-from holdfast.http.door import Door
 from holdfast.http.kinds import Asked, Span, Told, Word, printable
-from holdfast.http.routing import does, router
+from holdfast.http.routing import app_of, does, door_of, router
 
 KeyIdPath = Annotated[str, Path(description="The key's id, not its secret.", max_length=100)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(printable)]
@@ -57,54 +56,55 @@ class Revoked(Told):
     revoked: bool
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("keys")
+routes = router("keys")
 
-    @here.get(
-        "/keys",
-        response_model=Keys,
-        summary="All keys, those that ended too; oldest first",
-        **does(Action.ADMINISTER),
-    )
-    async def list_keys() -> Response:
-        return answer({"keys": [_view(key) for key in await door.app.keys()]})
 
-    @here.post(
-        "/keys",
-        status_code=201,
-        response_model=NewKeyView,
-        summary="Make a key",
-        **does(Action.ADMINISTER),
-    )
-    async def create_key(body: NewKey) -> Response:
-        made = await door.app.create_key(body.role, owner=body.owner, name=body.name, lasts=body.lasts)
-        door.keys.forget()
-        return answer(_new(*made), 201)
+@routes.get(
+    "/keys",
+    response_model=Keys,
+    summary="All keys, those that ended too; oldest first",
+    **does(Action.ADMINISTER),
+)
+async def list_keys(request: Request) -> Response:
+    return answer({"keys": [_view(key) for key in await app_of(request).keys()]})
 
-    @here.post(
-        "/keys/{key_id}/revoke",
-        response_model=Revoked,
-        summary="End a key; other servers may believe it for some seconds more",
-        **does(Action.ADMINISTER),
-    )
-    async def revoke_key(key_id: KeyIdPath, body: RevokeAsked | None = None) -> Response:
-        await door.app.revoke_key(key_id, after=0 if body is None or body.after is None else body.after)
-        door.keys.forget()
-        return answer({"id": key_id, "revoked": True})
 
-    @here.post(
-        "/keys/{key_id}/rotate",
-        status_code=201,
-        response_model=NewKeyView,
-        summary="Make a key in the place of another, which stays good for a while",
-        **does(Action.ADMINISTER),
-    )
-    async def rotate_key(key_id: KeyIdPath, body: RotateAsked | None = None) -> Response:
-        made = await door.app.rotate_key(key_id, overlap=(body or RotateAsked()).overlap)
-        door.keys.forget()
-        return answer(_new(*made), 201)
+@routes.post(
+    "/keys",
+    status_code=201,
+    response_model=NewKeyView,
+    summary="Make a key",
+    **does(Action.ADMINISTER),
+)
+async def create_key(request: Request, body: NewKey) -> Response:
+    made = await app_of(request).create_key(body.role, owner=body.owner, name=body.name, lasts=body.lasts)
+    door_of(request).keys.forget()
+    return answer(_new(*made), 201)
 
-    return here
+
+@routes.post(
+    "/keys/{key_id}/revoke",
+    response_model=Revoked,
+    summary="End a key; other servers may believe it for some seconds more",
+    **does(Action.ADMINISTER),
+)
+async def revoke_key(request: Request, key_id: KeyIdPath, body: RevokeAsked | None = None) -> Response:
+    await app_of(request).revoke_key(key_id, after=0 if body is None or body.after is None else body.after)
+    door_of(request).keys.forget()
+    return answer({"id": key_id, "revoked": True})
+
+
+@routes.post(
+    "/keys/{key_id}/rotate",
+    status_code=201,
+    response_model=NewKeyView,
+    summary="Make a key in the place of another, which stays good for a while",
+    **does(Action.ADMINISTER),
+)
+async def rotate_key(request: Request, key_id: KeyIdPath, body: RotateAsked | None = None) -> Response:
+    made = await app_of(request).rotate_key(key_id, overlap=(body or RotateAsked()).overlap)
+    door_of(request).keys.forget()
+    return answer(_new(*made), 201)
 
 
 def _view(key: AccessKey) -> dict[str, Any]:

@@ -6,19 +6,17 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
 from holdfast.domain.access import Action
 from holdfast.domain.lanes import ScopeKind
 from holdfast.engine.explaining import LaneRow, QueueRow
 from holdfast.errors import UsageError
-from holdfast.http.access import Caller
 from holdfast.http.answers import answer
-from holdfast.http.door import Door
 from holdfast.http.kinds import Asked, Note, Span, Told, Word
 from holdfast.http.problems import Problem
-from holdfast.http.routing import caller_of, does, router
+from holdfast.http.routing import app_of, caller_of, does, router
 from holdfast.http.views import held_view
 
 
@@ -96,57 +94,63 @@ class Resumed(Told):
 NamePath = Annotated[str, Path(description="Its name.", examples=["convert"], max_length=500)]
 
 
-async def pause(door: Door, caller: Caller, kind: ScopeKind, name: str, body: PauseAsked | None) -> Response:
+async def pause(request: Request, kind: ScopeKind, name: str, body: PauseAsked | None) -> Response:
     asked = body or PauseAsked()
     try:
-        await door.app.pause(name, kind=kind, duration=asked.duration, reason=asked.reason, by=caller.name)
+        await app_of(request).pause(
+            name, kind=kind, duration=asked.duration, reason=asked.reason, by=caller_of(request).name
+        )
     except UsageError as error:  # all that it can be: what is to be paused is not known
         raise Problem("NOT_FOUND", str(error)) from None
     return answer({"kind": kind, "name": name, "paused": True})
 
 
-async def resume(door: Door, caller: Caller, kind: ScopeKind, name: str) -> Response:
+async def resume(request: Request, kind: ScopeKind, name: str) -> Response:
     try:
-        was = await door.app.resume(name, kind=kind, by=caller.name)
+        was = await app_of(request).resume(name, kind=kind, by=caller_of(request).name)
     except UsageError as error:
         raise Problem("NOT_FOUND", str(error)) from None
     return answer({"kind": kind, "name": name, "resumed": was})
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("lanes")
+routes = router("lanes")
 
-    @here.get("/queues", response_model=Queues, summary="How queues stand", **does(Action.LOOK))
-    async def list_queues() -> Response:
-        return answer({"queues": [_view(row) for row in await door.app.queues()]})
 
-    @here.get("/lanes", response_model=Lanes, summary="How lanes stand", **does(Action.LOOK))
-    async def list_lanes() -> Response:
-        return answer({"lanes": [_view(row) for row in await door.app.lanes()]})
+@routes.get("/queues", response_model=Queues, summary="How queues stand", **does(Action.LOOK))
+async def list_queues(request: Request) -> Response:
+    return answer({"queues": [_view(row) for row in await app_of(request).queues()]})
 
-    @here.get("/holds", response_model=Holds, summary="What is held now", **does(Action.LOOK))
-    async def list_holds() -> Response:
-        return answer({"holds": [held_view(held) for held in await door.app.holds()]})
 
-    @here.post("/pause", response_model=Paused, summary="Start nothing more of it", **does(Action.OPERATE))
-    async def pause_scope(request: Request, body: PauseScope) -> Response:
-        return await pause(door, caller_of(request), body.kind, body.name, body)
+@routes.get("/lanes", response_model=Lanes, summary="How lanes stand", **does(Action.LOOK))
+async def list_lanes(request: Request) -> Response:
+    return answer({"lanes": [_view(row) for row in await app_of(request).lanes()]})
 
-    @here.post("/resume", response_model=Resumed, summary="End a pause", **does(Action.OPERATE))
-    async def resume_scope(request: Request, body: ScopeAsked) -> Response:
-        return await resume(door, caller_of(request), body.kind, body.name)
 
-    @here.post("/queues/{name}/pause", response_model=Paused, summary="Pause a queue", **does(Action.OPERATE))
-    async def pause_queue(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
-        return await pause(door, caller_of(request), ScopeKind.QUEUE, name, body)
+@routes.get("/holds", response_model=Holds, summary="What is held now", **does(Action.LOOK))
+async def list_holds(request: Request) -> Response:
+    return answer({"holds": [held_view(held) for held in await app_of(request).holds()]})
 
-    @here.post(
-        "/queues/{name}/resume", response_model=Resumed, summary="Resume a queue", **does(Action.OPERATE)
-    )
-    async def resume_queue(request: Request, name: NamePath) -> Response:
-        return await resume(door, caller_of(request), ScopeKind.QUEUE, name)
 
-    return here
+@routes.post("/pause", response_model=Paused, summary="Start nothing more of it", **does(Action.OPERATE))
+async def pause_scope(request: Request, body: PauseScope) -> Response:
+    return await pause(request, body.kind, body.name, body)
+
+
+@routes.post("/resume", response_model=Resumed, summary="End a pause", **does(Action.OPERATE))
+async def resume_scope(request: Request, body: ScopeAsked) -> Response:
+    return await resume(request, body.kind, body.name)
+
+
+@routes.post("/queues/{name}/pause", response_model=Paused, summary="Pause a queue", **does(Action.OPERATE))
+async def pause_queue(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
+    return await pause(request, ScopeKind.QUEUE, name, body)
+
+
+@routes.post(
+    "/queues/{name}/resume", response_model=Resumed, summary="Resume a queue", **does(Action.OPERATE)
+)
+async def resume_queue(request: Request, name: NamePath) -> Response:
+    return await resume(request, ScopeKind.QUEUE, name)
 
 
 def _view(row: QueueRow | LaneRow) -> dict[str, Any]:

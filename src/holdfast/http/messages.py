@@ -6,19 +6,18 @@ from collections.abc import Awaitable
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import Field
 
 from holdfast.domain.access import Action
 from holdfast.domain.outbox import LONGEST_NAME, Message, Standing
 from holdfast.errors import UnknownMessage
 from holdfast.http.answers import answer
-from holdfast.http.door import Door
 from holdfast.http.jobs import One
 from holdfast.http.kinds import Told
 from holdfast.http.pages import CursorQuery, LimitQuery, capped
 from holdfast.http.problems import Problem
-from holdfast.http.routing import caller_of, does, router
+from holdfast.http.routing import app_of, caller_of, does, door_of, router
 from holdfast.http.shapes import DiscardAsked
 
 T = TypeVar("T")
@@ -71,95 +70,99 @@ class MessageMoved(Told):
     )
 
 
-def routes(door: Door) -> APIRouter:
-    here, app = router("messages"), door.app
+routes = router("messages")
 
-    @here.get(
-        "/topics",
-        response_model=Topics,
-        summary="How topics stand in which a message waits or is parked",
-        **does(Action.LOOK),
+
+@routes.get(
+    "/topics",
+    response_model=Topics,
+    summary="How topics stand in which a message waits or is parked",
+    **does(Action.LOOK),
+)
+async def list_topics(request: Request) -> Response:
+    lags = await app_of(request).message_lags()
+    return answer(
+        {
+            "topics": [
+                {
+                    "topic": lag.topic,
+                    "waiting": lag.waiting,
+                    "parked": lag.parked,
+                    "oldest_seconds": None if lag.oldest is None else lag.oldest.total_seconds(),
+                }
+                for lag in lags
+            ]
+        }
     )
-    async def list_topics() -> Response:
-        lags = await app.message_lags()
-        return answer(
-            {
-                "topics": [
-                    {
-                        "topic": lag.topic,
-                        "waiting": lag.waiting,
-                        "parked": lag.parked,
-                        "oldest_seconds": None if lag.oldest is None else lag.oldest.total_seconds(),
-                    }
-                    for lag in lags
-                ]
-            }
-        )
 
-    @here.get(
-        "/messages",
-        response_model=MessagePage,
-        summary="Messages by filter, oldest first",
-        **does(Action.LOOK),
+
+@routes.get(
+    "/messages",
+    response_model=MessagePage,
+    summary="Messages by filter, oldest first",
+    **does(Action.LOOK),
+)
+async def list_messages(
+    request: Request,
+    topic: One = None,
+    key: One = None,
+    standing: Annotated[Standing | None, Query()] = None,
+    cursor: CursorQuery = None,
+    limit: LimitQuery = 50,
+) -> Response:
+    of, most = ("messages", topic, key, standing, caller_of(request).owner), capped(limit)
+    pages = door_of(request).pages
+    after = pages.open(cursor, *of)
+    found = await app_of(request).messages(
+        topic=topic, key=key, standing=standing, after=None if after is None else int(after), limit=most
     )
-    async def list_messages(
-        request: Request,
-        topic: One = None,
-        key: One = None,
-        standing: Annotated[Standing | None, Query()] = None,
-        cursor: CursorQuery = None,
-        limit: LimitQuery = 50,
-    ) -> Response:
-        of, most = ("messages", topic, key, standing, caller_of(request).owner), capped(limit)
-        after = door.pages.open(cursor, *of)
-        found = await app.messages(
-            topic=topic, key=key, standing=standing, after=None if after is None else int(after), limit=most
-        )
-        upcoming = str(found[-1].number) if len(found) == most else None
-        return answer({"messages": [_view(one) for one in found], "next": door.pages.seal(upcoming, *of)})
+    upcoming = str(found[-1].number) if len(found) == most else None
+    return answer({"messages": [_view(one) for one in found], "next": pages.seal(upcoming, *of)})
 
-    @here.get(
-        "/messages/{message_id}",
-        response_model=WholeMessage,
-        summary="One message, with its body",
-        **does(Action.LOOK),
-    )
-    async def get_message(message_id: MessagePath) -> Response:
-        found = await _known(app.message(message_id))
-        return answer(_view(found) | _body(found))
 
-    @here.post(
-        "/messages/{message_id}/replay",
-        response_model=MessageMoved,
-        summary="Deliver a published or parked one once more, under its id",
-        **does(Action.OPERATE, 409),
-    )
-    async def replay_message(message_id: MessagePath) -> Response:
-        await _known(app.replay_message(message_id))
-        return answer({"id": message_id, "standing": Standing.WAITING})
+@routes.get(
+    "/messages/{message_id}",
+    response_model=WholeMessage,
+    summary="One message, with its body",
+    **does(Action.LOOK),
+)
+async def get_message(request: Request, message_id: MessagePath) -> Response:
+    found = await _known(app_of(request).message(message_id))
+    return answer(_view(found) | _body(found))
 
-    @here.post(
-        "/messages/{message_id}/park",
-        response_model=MessageMoved,
-        summary="Take a waiting one out of line until it is replayed",
-        **does(Action.OPERATE, 409),
-    )
-    async def park_message(message_id: MessagePath, body: DiscardAsked) -> Response:
-        await _known(app.park_message(message_id, reason=body.reason))
-        return answer({"id": message_id, "standing": Standing.PARKED})
 
-    @here.post(
-        "/messages/{message_id}/discard",
-        response_model=MessageMoved,
-        summary="Give a parked one up, for good",
-        **does(Action.OPERATE, 409),
-    )
-    async def discard_message(request: Request, message_id: MessagePath, body: DiscardAsked) -> Response:
-        by = caller_of(request).name
-        await _known(app.discard_message(message_id, reason=body.reason, by=by))
-        return answer({"id": message_id, "standing": "discarded"})
+@routes.post(
+    "/messages/{message_id}/replay",
+    response_model=MessageMoved,
+    summary="Deliver a published or parked one once more, under its id",
+    **does(Action.OPERATE, 409),
+)
+async def replay_message(request: Request, message_id: MessagePath) -> Response:
+    await _known(app_of(request).replay_message(message_id))
+    return answer({"id": message_id, "standing": Standing.WAITING})
 
-    return here
+
+@routes.post(
+    "/messages/{message_id}/park",
+    response_model=MessageMoved,
+    summary="Take a waiting one out of line until it is replayed",
+    **does(Action.OPERATE, 409),
+)
+async def park_message(request: Request, message_id: MessagePath, body: DiscardAsked) -> Response:
+    await _known(app_of(request).park_message(message_id, reason=body.reason))
+    return answer({"id": message_id, "standing": Standing.PARKED})
+
+
+@routes.post(
+    "/messages/{message_id}/discard",
+    response_model=MessageMoved,
+    summary="Give a parked one up, for good",
+    **does(Action.OPERATE, 409),
+)
+async def discard_message(request: Request, message_id: MessagePath, body: DiscardAsked) -> Response:
+    by = caller_of(request).name
+    await _known(app_of(request).discard_message(message_id, reason=body.reason, by=by))
+    return answer({"id": message_id, "standing": "discarded"})
 
 
 async def _known(found: Awaitable[T]) -> T:

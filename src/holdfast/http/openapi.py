@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
 
+from holdfast import __version__
 from holdfast.domain.access import Action
 from holdfast.http.links import add_links
 from holdfast.http.problems import CODES, MEDIA_TYPE
@@ -34,22 +36,18 @@ A request that changes something may be given an `Idempotency-Key`: sent again w
 `RateLimit` and `Retry-After` tell how often to call."""
 
 
-def document(site: FastAPI, root: str = "") -> dict[str, Any]:
-    """Made once; *root* is where the API is mounted."""
-    made: dict[str, Any] | None = getattr(site.state, "document", None)
-    if made is None:
-        made = site.state.document = _complete(
-            get_openapi(
-                title=site.title,
-                version=site.version,
-                openapi_version="3.1.0",
-                description=_INTRODUCTION,
-                routes=site.routes,
-                separate_input_output_schemas=False,
-            ),
-            {route.name for route in site.routes if isinstance(route, APIRoute) and takes_name(route)},
-        )
-    return made | {"servers": [{"url": root or "/"}]}
+def draw(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    """The document of *routes*."""
+    made = get_openapi(
+        title="Holdfast",
+        version=__version__,
+        openapi_version="3.1.0",
+        description=_INTRODUCTION,
+        routes=routes,
+        separate_input_output_schemas=False,
+    )
+    named = {route.name for route in routes if isinstance(route, APIRoute) and takes_name(route)}
+    return _complete(made, named)
 
 
 def _complete(made: dict[str, Any], named: set[str]) -> dict[str, Any]:

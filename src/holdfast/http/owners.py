@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
 from holdfast.domain.access import Action
@@ -13,7 +13,7 @@ from holdfast.http.answers import answer
 from holdfast.http.door import Door
 from holdfast.http.kinds import Told
 from holdfast.http.problems import Problem
-from holdfast.http.routing import caller_of, does, router
+from holdfast.http.routing import app_of, caller_of, does, door_of, router
 
 
 class Used(Told):
@@ -41,34 +41,33 @@ class Owners(Told):
     owners: list[OwnerView]
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("owners")
+routes = router("owners")
 
-    @here.get(
-        "/owners",
-        response_model=Owners,
-        summary="The owners that the policy file names",
-        **does(Action.LOOK),
-    )
-    async def list_owners() -> Response:
-        names = sorted(door.app.policies.owners)
-        return answer({"owners": [await _view(door, name) for name in names]})
 
-    @here.get(
-        "/owners/{owner:path}",
-        response_model=OwnerView,
-        summary="What an owner may use, and has used",
-        **does(Action.SEE),
-    )
-    async def get_owner(
-        request: Request, owner: Annotated[str, Path(max_length=500, examples=["alice"])]
-    ) -> Response:
-        caller_of(request).must_reach(owner)
-        if not owner or not owner.isprintable():
-            raise Problem("NOT_FOUND", "no owner has this name")
-        return answer(await _view(door, owner))
+@routes.get(
+    "/owners",
+    response_model=Owners,
+    summary="The owners that the policy file names",
+    **does(Action.LOOK),
+)
+async def list_owners(request: Request) -> Response:
+    names = sorted(app_of(request).policies.owners)
+    return answer({"owners": [await _view(door_of(request), name) for name in names]})
 
-    return here
+
+@routes.get(
+    "/owners/{owner:path}",
+    response_model=OwnerView,
+    summary="What an owner may use, and has used",
+    **does(Action.SEE),
+)
+async def get_owner(
+    request: Request, owner: Annotated[str, Path(max_length=500, examples=["alice"])]
+) -> Response:
+    caller_of(request).must_reach(owner)
+    if not owner or not owner.isprintable():
+        raise Problem("NOT_FOUND", "no owner has this name")
+    return answer(await _view(door_of(request), owner))
 
 
 async def _view(door: Door, owner: str) -> dict[str, Any]:

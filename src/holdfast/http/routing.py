@@ -11,10 +11,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
+from holdfast.app import Holdfast
 from holdfast.domain.access import Action
 from holdfast.errors import UsageError
 from holdfast.http import strictjson
 from holdfast.http.access import CALLER, Caller, refuse_key_in_url
+from holdfast.http.door import Door
 from holdfast.http.idempotency import HEADER, named, once
 from holdfast.http.problems import Problem
 
@@ -42,6 +44,17 @@ def router(tag: str, prefix: str = PREFIX) -> APIRouter:
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,  # what clients call it
     )
+
+
+def door_of(request: Request) -> Door:
+    """The door of the API that is asked: routes are made once, for all APIs of this process."""
+    found: Door = request.app.state.door
+    return found
+
+
+def app_of(request: Request) -> Holdfast:
+    """The app behind the API that is asked."""
+    return door_of(request).app
 
 
 def caller_of(request: Request) -> Caller:
@@ -92,7 +105,7 @@ class Route(APIRoute):
             if query:
                 refuse_key_in_url(query, known)
             if action is not None:
-                await request.app.state.door.admit(request, action)
+                await door_of(request).admit(request, action)
             if query:
                 _refuse_unknown(query, known)
             if "\x00" in request.scope["path"]:
@@ -106,7 +119,7 @@ class Route(APIRoute):
             content = {"path": request.path_params, "body": said}
             name = named(request, caller_of(request), f"POST {self.path_format}", content)
             assert name is not None
-            door = request.app.state.door
+            door = door_of(request)
             return await once(
                 await door.store(), name, door.app.new_id(), asked, handle, tells_secret=tells_secret
             )

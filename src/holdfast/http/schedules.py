@@ -5,17 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from holdfast.domain.access import Action
 from holdfast.domain.lanes import Held, ScopeKind
 from holdfast.domain.schedule import Cron, Schedule, describe
 from holdfast.engine.lanestore import Tick
 from holdfast.http.answers import answer
-from holdfast.http.door import Door
 from holdfast.http.kinds import Told
 from holdfast.http.lanes import HeldView, NamePath, PauseAsked, Paused, Resumed, pause, resume
-from holdfast.http.routing import caller_of, does, router
+from holdfast.http.routing import app_of, does, door_of, router
 from holdfast.http.views import held_view
 
 
@@ -33,34 +32,34 @@ class Schedules(Told):
     schedules: list[ScheduleView]
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("schedules")
+routes = router("schedules")
 
-    @here.get("/schedules", response_model=Schedules, summary="When schedules tick", **does(Action.LOOK))
-    async def list_schedules() -> Response:
-        store, declared = await door.store(), door.app.schedules
-        ticks, now = {tick.name: tick for tick in await store.ticks()}, await store.now()
-        held = {one.scope.name: one for one in await store.holds() if one.scope.kind is ScopeKind.SCHEDULE}
-        names = sorted(ticks.keys() | declared)
-        shown = [_view(name, declared.get(name), ticks.get(name), held.get(name), now) for name in names]
-        return answer({"schedules": shown})
 
-    @here.post(
-        "/schedules/{name}/pause",
-        response_model=Paused,
-        summary="Enqueue nothing more by it",
-        **does(Action.OPERATE),
-    )
-    async def pause_schedule(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
-        return await pause(door, caller_of(request), ScopeKind.SCHEDULE, name, body)
+@routes.get("/schedules", response_model=Schedules, summary="When schedules tick", **does(Action.LOOK))
+async def list_schedules(request: Request) -> Response:
+    store, declared = await door_of(request).store(), app_of(request).schedules
+    ticks, now = {tick.name: tick for tick in await store.ticks()}, await store.now()
+    held = {one.scope.name: one for one in await store.holds() if one.scope.kind is ScopeKind.SCHEDULE}
+    names = sorted(ticks.keys() | declared)
+    shown = [_view(name, declared.get(name), ticks.get(name), held.get(name), now) for name in names]
+    return answer({"schedules": shown})
 
-    @here.post(
-        "/schedules/{name}/resume", response_model=Resumed, summary="End its pause", **does(Action.OPERATE)
-    )
-    async def resume_schedule(request: Request, name: NamePath) -> Response:
-        return await resume(door, caller_of(request), ScopeKind.SCHEDULE, name)
 
-    return here
+@routes.post(
+    "/schedules/{name}/pause",
+    response_model=Paused,
+    summary="Enqueue nothing more by it",
+    **does(Action.OPERATE),
+)
+async def pause_schedule(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
+    return await pause(request, ScopeKind.SCHEDULE, name, body)
+
+
+@routes.post(
+    "/schedules/{name}/resume", response_model=Resumed, summary="End its pause", **does(Action.OPERATE)
+)
+async def resume_schedule(request: Request, name: NamePath) -> Response:
+    return await resume(request, ScopeKind.SCHEDULE, name)
 
 
 def _view(

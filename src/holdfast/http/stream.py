@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.domain.access import Action
@@ -19,11 +19,10 @@ from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
 from holdfast.errors import StoreError
 from holdfast.http import kinds
-from holdfast.http.door import Door
-from holdfast.http.feed import Feed, Told
+from holdfast.http.feed import Told
 from holdfast.http.jobs import JobIdPath, reached
 from holdfast.http.problems import Problem
-from holdfast.http.routing import caller_of, does, router
+from holdfast.http.routing import caller_of, does, door_of, router
 from holdfast.logs import Log
 
 log = Log("holdfast.http")
@@ -58,53 +57,51 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def routes(door: Door) -> APIRouter:
-    here, feed = router("events"), Feed(door.app, door.clock)
-    door.streams.append(feed)
+routes = router("events")
 
-    @here.get(
-        "/events/stream",
-        response_class=Response,
-        responses=_RESPONSES,
-        summary="What happens, as it happens",
-        **does(Action.SEE),
-    )
-    async def stream_events(
-        request: Request,
-        kind: KINDS = [],  # noqa: B006 - FastAPI copies it
-        owner: Annotated[kinds.Word | None, Query()] = None,
-        after: After = None,
-        last_event_id: LastEventId = None,
-    ) -> Response:
-        whose, kinds = caller_of(request).own(owner), _kinds(kind)
 
-        def wanted(told: Told) -> bool:
-            return (whose is None or told.owner == whose) and (not kinds or told.kind in kinds)
+@routes.get(
+    "/events/stream",
+    response_class=Response,
+    responses=_RESPONSES,
+    summary="What happens, as it happens",
+    **does(Action.SEE),
+)
+async def stream_events(
+    request: Request,
+    kind: KINDS = [],  # noqa: B006 - FastAPI copies it
+    owner: Annotated[kinds.Word | None, Query()] = None,
+    after: After = None,
+    last_event_id: LastEventId = None,
+) -> Response:
+    whose, kinds = caller_of(request).own(owner), _kinds(kind)
 
-        return await _open(door, feed, request, wanted, last_event_id or after)
+    def wanted(told: Told) -> bool:
+        return (whose is None or told.owner == whose) and (not kinds or told.kind in kinds)
 
-    @here.get(
-        "/jobs/{job_id}/events/stream",
-        response_class=Response,
-        responses=_RESPONSES,
-        summary="What happens to one job, as it happens",
-        **does(Action.SEE),
-    )
-    async def stream_job_events(
-        request: Request,
-        job_id: JobIdPath,
-        kind: KINDS = [],  # noqa: B006
-        after: After = None,
-        last_event_id: LastEventId = None,
-    ) -> Response:
-        row, kinds = await reached(door, request, job_id), _kinds(kind)
+    return await _open(request, wanted, last_event_id or after)
 
-        def wanted(told: Told) -> bool:
-            return told.job_id == row.id and (not kinds or told.kind in kinds)
 
-        return await _open(door, feed, request, wanted, last_event_id or after, row.id)
+@routes.get(
+    "/jobs/{job_id}/events/stream",
+    response_class=Response,
+    responses=_RESPONSES,
+    summary="What happens to one job, as it happens",
+    **does(Action.SEE),
+)
+async def stream_job_events(
+    request: Request,
+    job_id: JobIdPath,
+    kind: KINDS = [],  # noqa: B006
+    after: After = None,
+    last_event_id: LastEventId = None,
+) -> Response:
+    row, kinds = await reached(request, job_id), _kinds(kind)
 
-    return here
+    def wanted(told: Told) -> bool:
+        return told.job_id == row.id and (not kinds or told.kind in kinds)
+
+    return await _open(request, wanted, last_event_id or after, row.id)
 
 
 def _kinds(given: list[str]) -> frozenset[str]:
@@ -115,18 +112,17 @@ def _kinds(given: list[str]) -> frozenset[str]:
 
 
 async def _open(
-    door: Door,
-    feed: Feed,
     request: Request,
     wanted: Callable[[Told], bool],
     after: str | None,
     job_id: JobId | None = None,
 ) -> Response:
     """All that may go wrong does so here, while there is still an answer to be given."""
+    feed = door_of(request).feed
     place = None if after is None else int(after)
     is_lost = place is not None and place > 0 and not await feed.knows(place)
     begin = await feed.newest() if place is None or is_lost else place
-    return Stream(door, feed, request, wanted, job_id, begin, is_lost)
+    return Stream(request, wanted, job_id, begin, is_lost)
 
 
 class Stream(Response):
@@ -134,8 +130,6 @@ class Stream(Response):
 
     def __init__(
         self,
-        door: Door,
-        feed: Feed,
         request: Request,
         wanted: Callable[[Told], bool],
         job_id: JobId | None,
@@ -144,7 +138,7 @@ class Stream(Response):
     ) -> None:
         super().__init__(headers=_HEADERS, media_type=MEDIA_TYPE)
         del self.headers["content-length"]
-        self._door, self._feed, self._request, self._wanted = door, feed, request, wanted
+        self._door, self._request, self._wanted = door_of(request), request, wanted
         self._job_id, self._position, self._is_lost = job_id, begin, is_lost
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -166,7 +160,7 @@ class Stream(Response):
                 await send({"type": "http.response.body", "body": text, "more_body": more})
 
         try:
-            async with self._feed.listening():
+            async with self._door.feed.listening():
                 await say(b"retry: %d\n%b" % (RETRY_MILLISECONDS, self._mark()))
                 if self._is_lost:
                     await say(self._reset())
@@ -178,7 +172,7 @@ class Stream(Response):
     async def _tell(self, say: Callable[[bytes], Any]) -> None:
         clock = self._door.clock
         beat_at, check_at = clock.monotonic() + BEAT_SECONDS, clock.monotonic() + CHECK_SECONDS
-        while not self._feed.is_closed:
+        while not self._door.feed.is_closed:
             now = clock.monotonic()
             if now >= check_at:
                 if not await self._may_stay():
@@ -188,7 +182,7 @@ class Stream(Response):
                 await say(self._mark())
                 beat_at = now + BEAT_SECONDS
             try:
-                news = await self._feed.news(
+                news = await self._door.feed.news(
                     self._position, self._job_id, seconds=max(0.0, min(beat_at, check_at) - now)
                 )
             except StoreError:  # it comes back with its number

@@ -5,15 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
 from holdfast.domain.access import Action
 from holdfast.domain.webhook import Webhook
 from holdfast.http.answers import answer, token_of
-from holdfast.http.door import Door
 from holdfast.http.kinds import Asked, Note, Told, Word
-from holdfast.http.routing import caller_of, does, router
+from holdfast.http.routing import app_of, caller_of, does, router
 from holdfast.redaction import redact_text
 
 _ID = "wh_019a8f6e2a537cc19d0e5f1c7a0b3d42"
@@ -100,141 +99,153 @@ def view(webhook: Webhook, **more: Any) -> dict[str, Any]:
     }
 
 
-async def reached(door: Door, request: Request, webhook_id: str) -> Webhook:
+async def reached(request: Request, webhook_id: str) -> Webhook:
     """The webhook, where there is one and the caller may reach it."""
-    webhook = await door.app.webhook(webhook_id)
+    webhook = await app_of(request).webhook(webhook_id)
     caller_of(request).must_reach(webhook.owner)
     return webhook
 
 
-def routes(door: Door) -> APIRouter:
-    here, app = router("webhooks"), door.app
+routes = router("webhooks")
 
-    @here.get(
-        "/webhooks", response_model=WebhookPage, summary="Webhooks, oldest first", **does(Action.SUBSCRIBE)
+
+@routes.get(
+    "/webhooks", response_model=WebhookPage, summary="Webhooks, oldest first", **does(Action.SUBSCRIBE)
+)
+async def list_webhooks(request: Request) -> Response:
+    caller = caller_of(request)
+    return answer(
+        {"webhooks": [view(one) for one in await app_of(request).webhooks() if caller.reaches(one.owner)]}
     )
-    async def list_webhooks(request: Request) -> Response:
-        caller = caller_of(request)
-        return answer({"webhooks": [view(one) for one in await app.webhooks() if caller.reaches(one.owner)]})
 
-    @here.post(
-        "/webhooks",
-        status_code=201,
-        response_model=NewSecret,
-        summary="Tell a URL of what happens",
-        **does(Action.SUBSCRIBE, 409),
+
+@routes.post(
+    "/webhooks",
+    status_code=201,
+    response_model=NewSecret,
+    summary="Tell a URL of what happens",
+    **does(Action.SUBSCRIBE, 409),
+)
+async def create_webhook(request: Request, asked: NewWebhook) -> Response:
+    made = await app_of(request).create_webhook(
+        asked.url,
+        events=asked.events,
+        owner=caller_of(request).own(asked.owner),
+        description=asked.description,
+        token=token_of(request),
     )
-    async def create_webhook(request: Request, asked: NewWebhook) -> Response:
-        made = await app.create_webhook(
-            asked.url,
-            events=asked.events,
-            owner=caller_of(request).own(asked.owner),
-            description=asked.description,
-            token=token_of(request),
-        )
-        return answer(view(made, secret=made.secrets[0]), 201)
+    return answer(view(made, secret=made.secrets[0]), 201)
 
-    @here.post(
-        "/webhooks/inbound",
-        status_code=201,
-        response_model=NewSecret,
-        summary="Let others ask for retries by signed messages",
-        **does(Action.SUBSCRIBE, 409),
+
+@routes.post(
+    "/webhooks/inbound",
+    status_code=201,
+    response_model=NewSecret,
+    summary="Let others ask for retries by signed messages",
+    **does(Action.SUBSCRIBE, 409),
+)
+async def create_inbound_webhook(request: Request, asked: NewInbound) -> Response:
+    made = await app_of(request).create_inbound_webhook(
+        owner=caller_of(request).own(asked.owner),
+        description=asked.description,
+        token=token_of(request),
     )
-    async def create_inbound_webhook(request: Request, asked: NewInbound) -> Response:
-        made = await app.create_inbound_webhook(
-            owner=caller_of(request).own(asked.owner),
-            description=asked.description,
-            token=token_of(request),
-        )
-        return answer(view(made, secret=made.secrets[0]), 201)
+    return answer(view(made, secret=made.secrets[0]), 201)
 
-    @here.get(
-        "/webhooks/{webhook_id}", response_model=WebhookView, summary="One webhook", **does(Action.SUBSCRIBE)
+
+@routes.get(
+    "/webhooks/{webhook_id}", response_model=WebhookView, summary="One webhook", **does(Action.SUBSCRIBE)
+)
+async def get_webhook(request: Request, webhook_id: WebhookId) -> Response:
+    return answer(view(await reached(request, webhook_id)))
+
+
+@routes.delete(
+    "/webhooks/{webhook_id}",
+    status_code=204,
+    response_class=Response,
+    summary="Send it nothing more",
+    **does(Action.SUBSCRIBE),
+)
+async def remove_webhook(request: Request, webhook_id: WebhookId) -> Response:
+    await app_of(request).remove_webhook((await reached(request, webhook_id)).id)
+    return Response(status_code=204)
+
+
+@routes.post(
+    "/webhooks/{webhook_id}/rotate-secret",
+    response_model=NewSecret,
+    summary="A new secret; messages are signed with both for a while",
+    **does(Action.SUBSCRIBE),
+)
+async def rotate_webhook_secret(
+    request: Request, webhook_id: WebhookId, asked: RotateSecretAsked | None = None
+) -> Response:
+    known = await reached(request, webhook_id)
+    keep_old = asked is None or asked.keep_old
+    made = await app_of(request).rotate_webhook_secret(known.id, keep_old=keep_old)
+    return answer(view(made, secret=made.secrets[0]))
+
+
+@routes.post(
+    "/webhooks/{webhook_id}/retire-secret",
+    response_model=WebhookView,
+    summary="End a rotation: only the newest secret stays valid",
+    **does(Action.SUBSCRIBE),
+)
+async def retire_webhook_secret(request: Request, webhook_id: WebhookId) -> Response:
+    known = await reached(request, webhook_id)
+    return answer(view(await app_of(request).retire_webhook_secret(known.id)))
+
+
+@routes.post(
+    "/webhooks/{webhook_id}/enable",
+    response_model=WebhookView,
+    summary="Begin anew after it was disabled",
+    **does(Action.SUBSCRIBE),
+)
+async def enable_webhook(request: Request, webhook_id: WebhookId) -> Response:
+    return answer(view(await app_of(request).enable_webhook((await reached(request, webhook_id)).id)))
+
+
+@routes.post(
+    "/webhooks/{webhook_id}/disable",
+    response_model=WebhookView,
+    summary="Send it nothing until it is enabled",
+    **does(Action.SUBSCRIBE),
+)
+async def disable_webhook(request: Request, webhook_id: WebhookId) -> Response:
+    known = await reached(request, webhook_id)
+    return answer(
+        view(await app_of(request).disable_webhook(known.id, reason=f"by {caller_of(request).name}"))
     )
-    async def get_webhook(request: Request, webhook_id: WebhookId) -> Response:
-        return answer(view(await reached(door, request, webhook_id)))
 
-    @here.delete(
-        "/webhooks/{webhook_id}",
-        status_code=204,
-        response_class=Response,
-        summary="Send it nothing more",
-        **does(Action.SUBSCRIBE),
+
+@routes.post(
+    "/webhooks/{webhook_id}/test",
+    status_code=202,
+    response_model=TestSent,
+    summary="Send it a message about nothing",
+    **does(Action.SUBSCRIBE, 409),
+)
+async def test_webhook(request: Request, webhook_id: WebhookId) -> Response:
+    known = await reached(request, webhook_id)
+    return answer({"job_id": await app_of(request).test_webhook(known.id, token=token_of(request))}, 202)
+
+
+@routes.post(
+    "/webhooks/{webhook_id}/replay",
+    status_code=202,
+    response_model=Replayed,
+    summary="Tell it again of what happened",
+    **does(Action.SUBSCRIBE, 409),
+)
+async def replay_webhook(
+    request: Request, webhook_id: WebhookId, asked: ReplayAsked | None = None
+) -> Response:
+    known, asked = await reached(request, webhook_id), asked or ReplayAsked()
+    before = None if asked.before is None else int(asked.before)
+    told = await app_of(request).replay_webhook(
+        known.id, after=int(asked.after), before=before, token=token_of(request)
     )
-    async def remove_webhook(request: Request, webhook_id: WebhookId) -> Response:
-        await app.remove_webhook((await reached(door, request, webhook_id)).id)
-        return Response(status_code=204)
-
-    @here.post(
-        "/webhooks/{webhook_id}/rotate-secret",
-        response_model=NewSecret,
-        summary="A new secret; messages are signed with both for a while",
-        **does(Action.SUBSCRIBE),
-    )
-    async def rotate_webhook_secret(
-        request: Request, webhook_id: WebhookId, asked: RotateSecretAsked | None = None
-    ) -> Response:
-        known = await reached(door, request, webhook_id)
-        keep_old = asked is None or asked.keep_old
-        made = await app.rotate_webhook_secret(known.id, keep_old=keep_old)
-        return answer(view(made, secret=made.secrets[0]))
-
-    @here.post(
-        "/webhooks/{webhook_id}/retire-secret",
-        response_model=WebhookView,
-        summary="End a rotation: only the newest secret stays valid",
-        **does(Action.SUBSCRIBE),
-    )
-    async def retire_webhook_secret(request: Request, webhook_id: WebhookId) -> Response:
-        known = await reached(door, request, webhook_id)
-        return answer(view(await app.retire_webhook_secret(known.id)))
-
-    @here.post(
-        "/webhooks/{webhook_id}/enable",
-        response_model=WebhookView,
-        summary="Begin anew after it was disabled",
-        **does(Action.SUBSCRIBE),
-    )
-    async def enable_webhook(request: Request, webhook_id: WebhookId) -> Response:
-        return answer(view(await app.enable_webhook((await reached(door, request, webhook_id)).id)))
-
-    @here.post(
-        "/webhooks/{webhook_id}/disable",
-        response_model=WebhookView,
-        summary="Send it nothing until it is enabled",
-        **does(Action.SUBSCRIBE),
-    )
-    async def disable_webhook(request: Request, webhook_id: WebhookId) -> Response:
-        known = await reached(door, request, webhook_id)
-        return answer(view(await app.disable_webhook(known.id, reason=f"by {caller_of(request).name}")))
-
-    @here.post(
-        "/webhooks/{webhook_id}/test",
-        status_code=202,
-        response_model=TestSent,
-        summary="Send it a message about nothing",
-        **does(Action.SUBSCRIBE, 409),
-    )
-    async def test_webhook(request: Request, webhook_id: WebhookId) -> Response:
-        known = await reached(door, request, webhook_id)
-        return answer({"job_id": await app.test_webhook(known.id, token=token_of(request))}, 202)
-
-    @here.post(
-        "/webhooks/{webhook_id}/replay",
-        status_code=202,
-        response_model=Replayed,
-        summary="Tell it again of what happened",
-        **does(Action.SUBSCRIBE, 409),
-    )
-    async def replay_webhook(
-        request: Request, webhook_id: WebhookId, asked: ReplayAsked | None = None
-    ) -> Response:
-        known, asked = await reached(door, request, webhook_id), asked or ReplayAsked()
-        before = None if asked.before is None else int(asked.before)
-        told = await app.replay_webhook(
-            known.id, after=int(asked.after), before=before, token=token_of(request)
-        )
-        return answer({"messages": told}, 202)
-
-    return here
+    return answer({"messages": told}, 202)

@@ -6,15 +6,14 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from holdfast.domain.access import Action
 from holdfast.domain.job import WorkerRow
 from holdfast.http.answers import answer
-from holdfast.http.door import Door
 from holdfast.http.kinds import Told
-from holdfast.http.routing import does, router
+from holdfast.http.routing import app_of, does, router
 
 
 class WorkerView(Told):
@@ -29,14 +28,12 @@ class Workers(Told):
     workers: list[WorkerView]
 
 
-def routes(door: Door) -> APIRouter:
-    here = router("workers")
+routes = router("workers")
 
-    @here.get("/workers", response_model=Workers, summary="The workers that live", **does(Action.LOOK))
-    async def list_workers() -> Response:
-        return answer({"workers": [worker_view(one) for one in await door.app.workers()]})
 
-    return here
+@routes.get("/workers", response_model=Workers, summary="The workers that live", **does(Action.LOOK))
+async def list_workers(request: Request) -> Response:
+    return answer({"workers": [worker_view(one) for one in await app_of(request).workers()]})
 
 
 def worker_view(worker: WorkerRow) -> dict[str, Any]:

@@ -64,8 +64,8 @@ class Stack:
             "LEDGER": str(folder / "ledger.db"),
             "PYTHONUNBUFFERED": "1",
         }
-        self.http = httpx2.Client(timeout=20)
-        self.provider = httpx2.Client(timeout=20)
+        self.http = httpx2.Client(timeout=20, verify=False)
+        self.provider = httpx2.Client(timeout=20, verify=False)
 
     # -- life -----------------------------------------------------------------------------------------------------------
     def __enter__(self) -> Stack:

@@ -1,0 +1,74 @@
+"""All routes of the API, and the document that describes them. Made once, for all APIs of a process: a route finds the app that
+is asked by the request."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from fastapi import Request, Response
+
+from holdfast.domain.access import Action
+from holdfast.http import (
+    admin,
+    breakers,
+    bulk,
+    dead,
+    enqueuing,
+    health,
+    inbound,
+    jobs,
+    keys,
+    lanes,
+    messages,
+    metrics,
+    owners,
+    schedules,
+    stream,
+    webhooks,
+    workers,
+)
+from holdfast.http.answers import answer
+from holdfast.http.openapi import draw
+from holdfast.http.routing import does, router
+
+description = router("description")
+
+
+@description.get("/openapi.json", summary="This document", response_model=dict, **does(Action.SEE))
+async def get_openapi(request: Request) -> Response:
+    return answer(document(request.scope.get("root_path", "")))
+
+
+_ROUTERS = (
+    enqueuing.routes,
+    jobs.routes,
+    bulk.routes,
+    dead.routes,
+    messages.routes,
+    lanes.routes,
+    breakers.routes,
+    schedules.routes,
+    owners.routes,
+    workers.routes,
+    admin.routes,
+    keys.routes,
+    stream.routes,
+    webhooks.routes,
+    inbound.routes,
+    health.routes,
+    metrics.routes,
+    description,
+)
+#: Of two that fit a path the first is taken.
+ROUTES = tuple(route for one in _ROUTERS for route in one.routes)
+
+
+def document(root: str = "") -> dict[str, Any]:
+    """The OpenAPI document; *root* is where the API is mounted."""
+    return _drawn() | {"servers": [{"url": root or "/"}]}
+
+
+@cache
+def _drawn() -> dict[str, Any]:
+    return draw(ROUTES)
