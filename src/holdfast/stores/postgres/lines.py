@@ -231,9 +231,10 @@ class Lines:
 
 
 async def _end(connection: Connection) -> None:
-    """The server is told to stop what it does for us."""
+    """The server is told to stop what it does for us. The driver's own limit leaves out how long that takes."""
     try:
-        await connection.close(timeout=END_SECONDS)
+        async with asyncio.timeout(END_SECONDS):
+            await connection.close()
     except DRIVER_ERRORS:
         connection.terminate()
 
