@@ -10,7 +10,9 @@ import asyncpg
 import pytest
 
 from holdfast import StoreUnavailable
+from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres.lines import Lines
+from holdfast.wiring import SystemClock, SystemThreads
 from tests.integration.world import Database, new_app, work
 from tests.services.proxy import Proxy
 
@@ -121,3 +123,19 @@ async def test_a_caller_who_gives_up_while_a_connection_is_made_leaves_nothing_b
     gc.collect()
     assert untold == []
     await until(postgres_url, "", 0)
+
+
+async def test_whoever_waits_on_while_the_store_is_closed_does_not_make_it_listen_again(
+    postgres_url: str,
+) -> None:  # E14
+    store = PostgresStore(postgres_url, SystemClock(), SystemThreads())
+    for _ in range(2):  # a store may be opened again
+        await store.open()
+        waiting = asyncio.create_task(store.wait_for_work([], 60))
+        await until(postgres_url, "LISTEN", 1)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await store.close()
+        store._bell._listen_after = 0.0  # not only because it has just tried
+        await store.wait_for_work([], 0.2)
+        await until(postgres_url, "", 0)

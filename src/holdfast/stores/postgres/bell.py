@@ -33,6 +33,7 @@ class Bell:
         self._listener: asyncpg.Connection[Any] | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._listen_after = 0.0
+        self.closed = False  #: whoever waits on while the store is closed must not make us listen again
         self.keys_wait = False  #: `grant` should run before the next claim
 
     def ring_here(self) -> None:
@@ -83,7 +84,7 @@ class Bell:
 
     def _keep_listening(self) -> None:
         """Keep one listening connection; without it (a pooler, a lost line) the poll goes on alone."""
-        if self._lines.pooled or self._connecting is not None:
+        if self.closed or self._lines.pooled or self._connecting is not None:
             return
         lost = self._listener is None or self._listener.is_closed()
         if lost and self._clock.monotonic() >= self._listen_after:
@@ -113,6 +114,7 @@ class Bell:
             abandon(listener)
 
     async def close(self) -> None:
+        self.closed = True
         tasks = [task for task in (self._sending, self._connecting) if task is not None]
         if tasks:  # the driver complains about a connection that is given up while it is made
             await asyncio.wait(tasks, timeout=1)

@@ -9,14 +9,16 @@ trip; nothing here needs one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
 from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
 from holdfast.stores.postgres.arrays import Connection
+
+T = TypeVar("T")
 
 #: Set on our own connections: a plan cached while the tables were empty must not walk them when they are full, and a
 #: worker that is frozen inside a transaction must not hold a row that others need.
@@ -137,7 +139,7 @@ class Lines:
         self.url = urlunsplit(parts._replace(query=urlencode(options)))
         self._lines: dict[str, _Line] = {}
         self._idle: dict[Connection, None] = {}  #: used by nobody now, the last one used last
-        self._making: set[asyncio.Task[Connection]] = set()
+        self._pending: set[asyncio.Task[Any]] = set()  #: being made or ended, whoever still waits for that
         self.offset = "0"  #: moves the clock of tests
         self.closed = False
         #: Done first on every new connection: it may lead to another server than the one before.
@@ -146,9 +148,7 @@ class Lines:
     async def connect(self, **settings: str) -> Connection:
         """A new one, which is the caller's to close. Whoever gives up while it is made leaves it to us: the driver, stopped
         in the middle, would lose a socket."""
-        making = asyncio.create_task(self._connect(settings))
-        self._making.add(making)
-        making.add_done_callback(self._making.discard)
+        making = self._begin(self._connect(settings))
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
@@ -207,6 +207,16 @@ class Lines:
     def put_back(self, connection: Connection) -> None:
         self._idle[connection] = None
 
+    async def end(self, connection: Connection) -> None:
+        """It was left in the middle of something: nobody may use it again. Whoever gives up once more does not wait for it."""
+        await asyncio.shield(self._begin(_end(connection)))
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        return task
+
     def drop_idle(self) -> None:
         """Another one was lost, and they lead to the same server: not one after the other shall find that out."""
         while self._idle:
@@ -217,7 +227,7 @@ class Lines:
         for line in self._lines.values():
             async with line.lock:
                 pass  # whoever used it has put it back
-        await asyncio.gather(*self._making, return_exceptions=True)
+        await asyncio.gather(*self._pending, return_exceptions=True)
         while self._idle:
             await _end(self._idle.popitem()[0])
 
@@ -297,7 +307,7 @@ class _Taken:
             if error is None or (isinstance(error, Exception) and not isinstance(error, _LOST)):
                 lines.put_back(line.last)
             elif isinstance(error, asyncio.CancelledError):
-                await _end(line.last)
+                await lines.end(line.last)
             else:
                 line.last.terminate()
                 lines.drop_idle()

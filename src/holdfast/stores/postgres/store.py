@@ -68,7 +68,7 @@ class PostgresStore(Hints):
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None:
-        self._lines.closed = False
+        self._lines.closed = self._bell.closed = self._message_bell.closed = False
         async with self._lines.take("read") as connection:
             await check(connection, shown(self.url))
             if not self._lines.pooled and await connection.fetchval("SHOW enable_seqscan") != "off":
