@@ -55,6 +55,24 @@ async def test_nothing_of_a_caller_is_left_for_the_next(app: Holdfast) -> None:
             assert await connection.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
 
 
+async def test_whoever_gives_up_before_the_transaction_begins_leaves_no_connection_open(
+    app: Holdfast,
+) -> None:
+    async def nothing() -> None:
+        async with app.transaction():
+            raise AssertionError("it was given up before")
+
+    async with app:
+        async with app.transaction() as connection:
+            pass
+        giving_up = asyncio.create_task(nothing())
+        await asyncio.sleep(0)  # it has the connection by now, and waits until it is as new
+        giving_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await giving_up
+        assert connection.is_closed()
+
+
 async def test_a_cancelled_transaction_is_undone_and_its_connection_ended(app: Holdfast) -> None:
     @app.task
     async def ship() -> None: ...

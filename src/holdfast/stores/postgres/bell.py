@@ -14,7 +14,8 @@ import asyncpg
 
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreError
-from holdfast.stores.postgres.lines import DRIVER_ERRORS, Lines, abandon
+from holdfast.stores.postgres.lines import Lines, abandon
+from holdfast.stores.postgres.refusals import DRIVER_ERRORS
 
 CHANNEL = "holdfast"
 #: What is said with it when jobs with keys have arrived in a transaction of a caller's: nobody has let them into line yet.
@@ -99,7 +100,8 @@ class Bell:
             self.keys_wait = True  # for what was sent before we listened
             self.ring_here()
         except (StoreError, *DRIVER_ERRORS):
-            self._listener = None
+            if self._listener is not None:
+                self._listener.terminate()
         finally:
             self._connecting = None
 

@@ -14,7 +14,8 @@ import asyncpg
 
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.postgres.arrays import Connection
-from holdfast.stores.postgres.lines import COMMAND_SECONDS, DRIVER_ERRORS, Lines, abandon, shown, translate
+from holdfast.stores.postgres.lines import COMMAND_SECONDS, Lines, abandon
+from holdfast.stores.postgres.refusals import DRIVER_ERRORS, shown, translate
 
 MOST = 20
 KEPT = 4  #: when nobody needs them
@@ -68,8 +69,10 @@ class Lending:
                 await connection.reset(timeout=5)
                 await self._lines.set_offset(connection)
                 return connection
-            except DRIVER_ERRORS:
+            except BaseException as error:  # also of a caller who gives up meanwhile: nobody else has it now
                 connection.terminate()
+                if not isinstance(error, DRIVER_ERRORS):
+                    raise
         return await self._lines.connect(enable_seqscan="on")
 
     async def _put_back(self, connection: Connection) -> None:

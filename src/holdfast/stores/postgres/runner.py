@@ -9,7 +9,8 @@ import asyncpg
 
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.postgres.lines import PASSING, Lines
+from holdfast.stores.postgres.lines import Lines
+from holdfast.stores.postgres.refusals import PASSING
 
 T = TypeVar("T")
 

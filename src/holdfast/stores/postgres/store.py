@@ -48,11 +48,12 @@ from holdfast.stores.postgres.event_numbers import keep_growing
 from holdfast.stores.postgres.heart import PostgresHeart
 from holdfast.stores.postgres.hints import Hints
 from holdfast.stores.postgres.lending import Lending
-from holdfast.stores.postgres.lines import Lines, behind_a_pooler, shown, translate
+from holdfast.stores.postgres.lines import Lines
 from holdfast.stores.postgres.migrate import check, migrate
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.outbox import publish_parameters
 from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.postgres.refusals import behind_a_pooler, shown, translate
 from holdfast.stores.postgres.registering import register, register_sync
 from holdfast.stores.postgres.runner import UNDONE
 

@@ -1,0 +1,104 @@
+"""What PostgreSQL and its driver refuse, and what that means: to us, and in one line to people."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
+
+_AWAY = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    # Used after the server had said goodbye and before the socket was seen to be closed.
+    asyncpg.InternalClientError,
+)
+#: After these a connection is of no use, and the others are as lost.
+LOST = (*_AWAY, TimeoutError)
+#: The server undid the transaction or ended the connection for reasons of its own: the same may go through at once.
+PASSING = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InternalClientError,
+)
+#: All that the driver may raise.
+DRIVER_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
+
+
+def translate(error: BaseException, url: str) -> StoreError:
+    """One line for people: what happened, why, what to do; never the password."""
+    where = shown(url)
+    match error:
+        case StoreError():
+            return error
+        case _ if _is_of_a_pooler(error):
+            return behind_a_pooler(url)
+        case asyncpg.InvalidCatalogNameError():
+            return StoreError(f"there is no database at {where}; create it, then run `holdfast migrate`")
+        case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
+            return StoreError(
+                f"PostgreSQL refused the user or password for {where}; check HOLDFAST_DATABASE_URL"
+            )
+        case (
+            asyncpg.UndefinedTableError()
+            | asyncpg.InvalidSchemaNameError()
+            | asyncpg.UndefinedFunctionError()
+        ):
+            return SchemaMismatch(f"{where} has no Holdfast schema (or an older one); run `holdfast migrate`")
+        case asyncpg.ReadOnlySQLTransactionError():
+            return StoreError(f"{where} is read-only; connect to the primary")
+        case asyncpg.DiskFullError() | asyncpg.OutOfMemoryError():
+            return StoreUnavailable(
+                f"PostgreSQL at {where} has no space left; nothing was stored, free some and try again"
+            )
+        case asyncpg.LockNotAvailableError() | asyncpg.QueryCanceledError():
+            return StoreUnavailable(
+                f"PostgreSQL at {where} took too long (a lock or a slow statement); try again"
+            )
+        case asyncpg.DeadlockDetectedError() | asyncpg.SerializationError():
+            return StoreUnavailable(f"PostgreSQL at {where} undid a transaction that met another; try again")
+        case asyncpg.TooManyConnectionsError():
+            return StoreUnavailable(
+                f"PostgreSQL at {where} has no connection left; raise its max_connections, or put a pooler before it"
+            )
+        case TimeoutError():
+            return StoreUnavailable(f"PostgreSQL at {where} did not answer in time")
+        case _ if isinstance(error, _AWAY):
+            return StoreUnavailable(f"PostgreSQL at {where} cannot be reached; is it running?")
+        case asyncpg.InsufficientPrivilegeError():
+            return StoreError(f"the database user may not do this at {where}: {error}")
+    return StoreError(f"PostgreSQL at {where} refused: {type(error).__name__}: {error}")
+
+
+def behind_a_pooler(url: str) -> StoreError:
+    return StoreError(
+        f"a pooler stands before {shown(url)} and keeps nothing of ours on a connection; add ?prepare=off to the URL"
+    )
+
+
+def _is_of_a_pooler(error: BaseException) -> bool:
+    """It refused our settings, or has lent the session that knew our statement to somebody else."""
+    return isinstance(
+        error, (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
+    ) or (isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error))
+
+
+def shown(url: str) -> str:
+    """The address without user and password."""
+    parts = urlsplit(url)
+    return f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
