@@ -1,7 +1,7 @@
 # Needs python3 (3.11 or newer) with pip, git and make. `make` alone lists the commands.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup run test lint check bench demo mutants torture simulate-long lock fresh-check clean
+.PHONY: help setup run test suite lint check bench demo mutants torture simulate-long lock fresh-check clean
 
 BIN := .venv/bin
 # Compiled once, not by each of the hundreds of processes that the tests start: some machines switch it off.
@@ -33,7 +33,10 @@ run: ## Set up and start a system (SYSTEM=converter|grading|reports|screenshots 
 
 test: setup ## Set up and run the whole suite, with private servers
 	@tools/system
-	@$(MAKE) lint
+	@$(MAKE) -j2 lint suite
+
+# Beside the type checker, which is alone on its core while the tests are collected on the other
+suite:
 	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 8 $(ARGS)
 
 lint: setup

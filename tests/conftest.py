@@ -20,6 +20,7 @@
 | `nats_server`      | session  | a running `NatsServer`                                                    |
 """
 
+import fcntl
 import gc
 import itertools
 import logging
@@ -101,6 +102,14 @@ def pytest_configure() -> None:
     if memory is not None:  # for the folders of the tests, with thousands of small files
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
     gc.disable()  # until all is collected, which stays until the end: looking through it again and again is a waste
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """One test process after the other: what the first compiles in a new clone, the others only read."""
+    with Path(__file__).open() as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        return (yield)
 
 
 def pytest_collection_finish() -> None:
