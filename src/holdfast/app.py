@@ -15,6 +15,7 @@ from holdfast.credits.verbs import EVERY as CREDITS_EVERY
 from holdfast.credits.verbs import Credits
 from holdfast.declaring import Declaring
 from holdfast.domain.job import Enqueued, JobId, NewJob
+from holdfast.domain.knobs import several, typed, whole
 from holdfast.duties.dispatching import DISPATCH_EVERY as HAND_OUT_EVERY
 from holdfast.duties.dispatching import Dispatching as HandingOut
 from holdfast.duties.duties import Duties
@@ -28,7 +29,7 @@ from holdfast.engine.policies.reloading import find
 from holdfast.engine.ports import Artefacts, Clock, RegistersLanes, Retention, Rng, Store
 from holdfast.engine.settings import Settings
 from holdfast.engine.transport import shown
-from holdfast.errors import UnknownTask
+from holdfast.errors import UnknownTask, UsageError
 from holdfast.portal import Portal, SyncVerbs
 from holdfast.relaying import Relaying
 from holdfast.signals import reload_on_signal, stop_on_signals
@@ -78,6 +79,8 @@ class Holdfast(Declaring, Relaying, Verbs):
         super().__init__(find(policies, os.environ))
         self.url = database_url(url)
         self.settings = Settings.read(settings, os.environ)
+        if retention is not None:
+            typed("retention", retention, Retention, 'a Retention(results="7d", jobs="30d")')
         self.retention = retention
         self.observers = Observers()  #: told of what this process does with jobs
         self._metrics: Metrics | None = None
@@ -280,6 +283,10 @@ class Holdfast(Declaring, Relaying, Verbs):
     ) -> None:
         """Work until cancelled or told to stop. *until_idle* returns when nothing is left that could be run. *relay*: bring
         messages to their targets, too, if there are topics."""
+        if concurrency is not None:
+            whole("concurrency", concurrency, 1, 1_000_000)
+        if queues is not None and not several("queues", queues, str, 'names, e.g. ["default"]'):
+            raise UsageError("queues is empty; name those to serve, or leave it out to serve all")
         engine = await self.engine()
         for task in install_webhooks(self):
             self._reloader.adopt(task)

@@ -87,6 +87,9 @@ class SystemThreads:
 
 def http_probe(url: str) -> Callable[[], Awaitable[bool]]:
     """Asks a URL: whoever answers at all, and not that something is broken, is there."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise UsageError(f"probe is {url!r:.60}; it is a URL, http://… or https://…, or an async function")
 
     async def ask() -> bool:
         import httpx2

@@ -1,0 +1,83 @@
+"""Verbs that are called wrongly: one line that says what is wrong with the call, whatever the store, and nothing happens."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, UsageError
+from tests.integration.world import Database
+
+pytestmark = pytest.mark.anyio
+
+Call = Callable[[Any, Any], Awaitable[Any]]
+CALLS: dict[str, list[Call]] = {
+    r"a job is named by its id, a text, and not by <Handle echo .*>; of a handle it is \.id": [
+        lambda app, handle: app.job(handle),
+        lambda app, handle: app.result(handle, "1s"),
+        lambda app, handle: app.retry(handle),
+        lambda app, handle: app.cancel(handle),
+        lambda app, handle: app.attempts(handle),
+        lambda app, handle: app.events(job_id=handle),
+        lambda app, handle: app.explain(handle),
+        lambda app, handle: app.end(handle, None, generation=1, worker="w"),
+    ],
+    r"no filter bogus; there are: ": [
+        lambda app, handle: app.jobs(bogus=1),
+        lambda app, handle: app.dead_letters(bogus=1),
+        lambda app, handle: app.redrive(bogus=1),
+        lambda app, handle: app.discard(reason="x", bogus=1),
+    ],
+    r"(task|ids) is 3; it is a text, or a list of texts": [
+        lambda app, handle: app.jobs(task=3),
+        lambda app, handle: app.dead_letters(ids=3),
+        lambda app, handle: app.redrive(3),
+    ],
+    r"owner is 3; it is a text": [lambda app, handle: app.jobs(owner=3)],
+    r"args is 3; it is arguments by name": [lambda app, handle: app.jobs(args=3)],
+    r"died_after is 3; write a moment": [lambda app, handle: app.dead_letters(died_after=3)],
+    r"limit is .*; it is a whole number, [01] to ": [
+        lambda app, handle: app.jobs(limit="x"),
+        lambda app, handle: app.jobs(limit=0),
+        lambda app, handle: app.events(limit="x"),
+        lambda app, handle: app.events(limit=-1),
+        lambda app, handle: app.dead_letters(limit=0),
+        lambda app, handle: app.redrive(limit="x"),
+    ],
+    r"after is .*; it is a whole number": [lambda app, handle: app.events(after="x")],
+    r"rate is .*; it is a number": [
+        lambda app, handle: app.redrive(rate=0),
+        lambda app, handle: app.redrive(rate="x"),
+    ],
+    r"queue is 3; it is a text": [lambda app, handle: app.redrive(to_queue=3)],
+    r"concurrency is .*; it is a whole number": [
+        lambda app, handle: app.run_worker(concurrency=0, until_idle=True),
+        lambda app, handle: app.run_worker(concurrency="x", until_idle=True),
+    ],
+    r"queues is .*; it is a list of names": [
+        lambda app, handle: app.run_worker(queues="default", until_idle=True),
+        lambda app, handle: app.run_worker(queues=[3], until_idle=True),
+        lambda app, handle: app.run_worker(queues=3, until_idle=True),
+    ],
+    r"queues is empty; name those to serve": [lambda app, handle: app.run_worker(queues=[], until_idle=True)],
+}
+
+
+async def test_a_wrong_call_is_refused_in_one_line_and_does_nothing(
+    db: Database, app: Holdfast
+) -> None:  # E47
+    @app.task
+    async def echo(value: int) -> int:
+        return value
+
+    async with app:
+        handle = await echo.enqueue(1)
+        for why, calls in CALLS.items():
+            for call in calls:
+                with pytest.raises(UsageError, match=why) as refused:
+                    await call(app, handle)
+                assert "\n" not in str(refused.value)
+        assert (await handle.job()).attempt == 0
+        assert len(await app.events()) == 1
