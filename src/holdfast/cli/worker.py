@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from holdfast.cli.exits import OK
-from holdfast.cli.opening import load_app
+from holdfast.cli.opening import load_app, patiently, wait_out
 from holdfast.cli.options import PLAIN, AppArgument, words
 from holdfast.errors import UsageError
 
@@ -126,8 +126,11 @@ def run_up(
 ) -> int:
     """Make the database ready, say how to enqueue, and run a worker with all duties and the relay; with --port the HTTP
     API too."""
+    from holdfast import logs
+
     found = load_app(app)
-    asyncio.run(found.migrate())
+    logs.configure(keep=True)
+    asyncio.run(wait_out(found, found.migrate))
     for line in how_to(found, app):
         print(line, flush=True)
     answered = None if port is None else (host, port)
@@ -170,7 +173,7 @@ def _work(
         )
 
     async def work() -> None:
-        async with app, _watching(app, watched), answering(app, answered):
+        async with patiently(app), _watching(app, watched), answering(app, answered):
             await app.run_worker(
                 concurrency=concurrency,
                 queues=words(queues) or None,
