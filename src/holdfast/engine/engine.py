@@ -82,10 +82,6 @@ LONGEST_NOTE = 4_000
 TAKEN = frozenset({"attempt", "epoch", "job", "kind", "name", "token"})
 
 
-def _nobody_waits(_delay: timedelta) -> None:
-    return None
-
-
 class Engine(Steering, Explaining, Outside, Publishing):
     """One store, the tasks known here, and the clock, chance and ids that everything is decided with."""
 
@@ -111,8 +107,8 @@ class Engine(Steering, Explaining, Outside, Publishing):
         self._enqueues: Coalescer[NewJob, Enqueued] = Coalescer(self._enqueue)
         self._publishes: Coalescer[NewMessage, None] = Coalescer(self._publish)
         self.reclaim_due = -math.inf  #: when this process should look for lost leases again
-        #: Told how soon something will be due that was put back here; whoever lets jobs into line sets it.
-        self.expect: Callable[[timedelta], None] = _nobody_waits
+        #: Those who let jobs into line: each is told how soon something will be due that was put back here.
+        self.promoters: list[Callable[[timedelta], None]] = []
         self._make_calls = calls
         self.broker = broker  #: told of jobs that wait, where workers get them from there
 
@@ -198,6 +194,11 @@ class Engine(Steering, Explaining, Outside, Publishing):
             until_deadline=None if left is None else left - elapsed,
             now=self.clock.now(),
         )
+
+    def expect(self, delay: timedelta) -> None:
+        """Something was put back here that will be due in *delay*."""
+        for tell in self.promoters:
+            tell(delay)
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def reclaim(self) -> int:
