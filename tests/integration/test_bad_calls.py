@@ -36,7 +36,7 @@ CALLS: dict[str, list[Call]] = {
         lambda app, handle: app.redrive(3),
     ],
     r"owner is 3; it is a text": [lambda app, handle: app.jobs(owner=3)],
-    r"args is 3; it is arguments by name": [lambda app, handle: app.jobs(args=3)],
+    r"args is 3; it gives values by name": [lambda app, handle: app.jobs(args=3)],
     r"died_after is 3; write a moment": [lambda app, handle: app.dead_letters(died_after=3)],
     r"limit is .*; it is a whole number, [01] to ": [
         lambda app, handle: app.jobs(limit="x"),

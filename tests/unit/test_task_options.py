@@ -204,7 +204,7 @@ def test_whatever_else_an_app_declares_wrongly_is_refused_in_one_line(app: Holdf
         "the topic 'a.*cannot be printed": lambda: told.topic("a\0", to="memory://"),
         "the target of topic x is no address": lambda: told.topic("x", to=3),
         "strict is 'no'; it is True or False": lambda: told.topic("x", to="memory://", strict="no"),
-        "args is 3; it is arguments by name": lambda: told.schedule(task, Every("5m"), args=3),
+        "args is 3; it gives values by name": lambda: told.schedule(task, Every("5m"), args=3),
         "no schedule option when; there are: name": lambda: told.schedule(task, Every("5m"), when=3),
         "a schedule says when": lambda: told.schedule(task),
         "retention is '30d'; it is a Retention": lambda: Holdfast("memory://", retention="30d"),  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -60,6 +61,12 @@ def word(name: str, value: object) -> str:
     """A name that every store can keep and find again."""
     if not isinstance(value, str) or not 1 <= len(value) <= 500 or not value.isprintable():
         raise UsageError(f"{name} is {value!r:.60}; it is a text of 1 to 500 printable characters")
+    return value
+
+
+def by_name(name: str, value: object, example: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise UsageError(f"{name} is {value!r:.60}; it gives values by name, e.g. {example}")
     return value
 
 

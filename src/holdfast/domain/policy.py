@@ -10,7 +10,7 @@ from holdfast.domain import backoff as curves
 from holdfast.domain.backoff import Backoff, Curve, JitterSpec
 from holdfast.domain.codes import ErrorClass
 from holdfast.domain.duration import Duration, duration, optional
-from holdfast.domain.knobs import a_function, several, typed
+from holdfast.domain.knobs import a_function, by_name, several, typed
 from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
 from holdfast.domain.windows import Windows
 from holdfast.errors import UsageError
@@ -56,9 +56,9 @@ class Retry:
             raise UsageError(
                 f"max_attempts is {max_attempts!r}; it counts all attempts, so 1 (no retry) to 1000"
             )
-        by_code = typed("attempts_by_code", attempts_by_code or {}, Mapping, 'e.g. {"IO_ERROR": 2}')
+        by_code = by_name("attempts_by_code", attempts_by_code or {}, '{"IO_ERROR": 2}')
         for code, most in by_code.items():
-            if not isinstance(code, str) or type(most) is not int or not 1 <= most <= max_attempts:
+            if type(most) is not int or not 1 <= most <= max_attempts:
                 raise UsageError(
                     f"attempts_by_code[{code!r}] is {most!r}; it must be 1 to max_attempts ({max_attempts})"
                 )

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.domain.job import DeadLetterFilter, JobFilter
-from holdfast.domain.knobs import typed
+from holdfast.domain.knobs import by_name
 from holdfast.domain.moves import State
 from holdfast.errors import UsageError
 
@@ -57,7 +57,7 @@ def job_filter(
             queues=_many("queue", queue),
             owner=_one("owner", owner),
             tag=_one("tag", tag),
-            args=typed("args", args or {}, dict, 'arguments by name, e.g. {"year": 2026}'),
+            args=dict(by_name("args", {} if args is None else args, '{"year": 2026}')),
             ids=_many("ids", ids),
             created_after=_moment("created_after", created_after),
             created_before=_moment("created_before", created_before),

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.domain.job import NewJob
-from holdfast.domain.knobs import typed, word
+from holdfast.domain.knobs import by_name, word
 from holdfast.domain.schedule import Missed, Schedule, When, tick_id
 from holdfast.engine.tasks import Task
 
@@ -29,9 +29,8 @@ def declare(
     owner: str | None = None,
 ) -> Schedule:
     """A schedule of *task*; what is wrong with it is said now, not at its first tick."""
-    if args is not None:
-        typed("args", args, Mapping, 'arguments by name, e.g. {"year": 2026}')
-    [job] = task.options(queue=queue, owner=owner)._jobs([dict(args or {})])
+    arguments = by_name("args", {} if args is None else args, '{"year": 2026}')
+    [job] = task.options(queue=queue, owner=owner)._jobs([dict(arguments)])
     return Schedule(
         name=word("name", task.name if name is None else name),
         task=task.name,
