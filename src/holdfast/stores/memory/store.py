@@ -303,7 +303,10 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
     async def _wait(self, timeout: float) -> None:
         bell = self._bell
         try:
-            await asyncio.wait_for(bell.wait(), timeout)
+            async with asyncio.timeout(
+                timeout
+            ):  # `wait_for` of 3.11 may lose a cancellation that comes with the ring
+                await bell.wait()
         except TimeoutError:
             return
 

@@ -117,6 +117,11 @@ def purge(move: Move, task: str | None, keep: Retention, limit: int) -> int:
     if keep.jobs is not None:
         rows = move.run("purge_jobs", before=move.now - span(keep.jobs), task=task, limit=limit).fetchall()
         listed = to_json([number for (number,) in rows])
+        move.connection.execute(  # what it has paid is in the ledger, which stays
+            "DELETE FROM holdfast_credit_hold WHERE standing <> 'held'"
+            " AND job IN (SELECT uid FROM holdfast_job WHERE id IN (SELECT value FROM json_each(?)))",
+            (listed,),
+        )
         for table, column in _PLACES:
             move.connection.execute(
                 f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", (listed,)
