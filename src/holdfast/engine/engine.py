@@ -75,6 +75,8 @@ log = Log("holdfast.engine")
 
 #: How many rows a duty handles in one statement.
 BATCH = 500
+#: After so many refusals a sweep leaves the rest to the next one.
+MOST_REFUSED = 100
 #: How many jobs one page may hold, and how many rows of another kind one look may ask for.
 MOST_JOBS, MOST_ROWS = 10_000, 1_000_000
 #: In bytes, of what is said with a note; and the words that mean something in every event.
@@ -288,11 +290,23 @@ class Engine(Steering, Explaining, Outside, Publishing):
         return Reclaim(lost.lease, verdict, crashed=not lost.overran)
 
     async def time_out(self) -> int:
-        """Fail everything whose deadline has passed; how many."""
-        total = 0
-        while passed := await self.store.time_out(BATCH):
+        """Fail everything whose deadline has passed; how many. Together; one by one when something in it is refused (a hook
+        raised), which must not keep the others alive."""
+        total, refused, together, reason = 0, 0, BATCH, ""
+        while refused < MOST_REFUSED:
+            try:
+                passed = await self.store.time_out(together, skip=refused)
+            except StoreUnavailable:
+                raise
+            except Exception as error:
+                refused, together, reason = refused + (together == 1), 1, f"{type(error).__name__}: {error}"
+                continue
+            if not passed:
+                break
             total += len(passed)
             self.observers.timed_out(len(passed))
+        if refused:
+            log.warning("deadlines.refused", jobs=refused, reason=reason)
         return total
 
     async def purge(self, keep: Retention, task: str | None = None, *, patience: float | None = None) -> int:
