@@ -93,6 +93,10 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         """End a pause; whether there was one."""
         return await (await self.engine()).resume(kind, name, by=by)
 
+    async def forget_schedule(self, name: str) -> None:
+        """Strike a schedule that no code declares any more; one that is declared begins anew with its next tick."""
+        await (await self.engine()).forget_schedule(name)
+
     async def holds(self) -> list[Held]:
         """What is held now: by people, and by services that asked for it."""
         return await (await self.engine()).holds()
