@@ -45,6 +45,8 @@ CALLS: dict[str, list[Call]] = {
         lambda app, handle: app.events(limit=-1),
         lambda app, handle: app.dead_letters(limit=0),
         lambda app, handle: app.redrive(limit="x"),
+        lambda app, handle: app.operations(limit=-1),
+        lambda app, handle: app.stuck(limit="x"),
     ],
     r"after is .*; it is a whole number": [lambda app, handle: app.events(after="x")],
     r"rate is .*; it is a number": [
@@ -52,6 +54,24 @@ CALLS: dict[str, list[Call]] = {
         lambda app, handle: app.redrive(rate="x"),
     ],
     r"queue is 3; it is a text": [lambda app, handle: app.redrive(to_queue=3)],
+    r"rate is 'x'; it is a number": [lambda app, handle: app.operate("retry", rate="x")],
+    r"no filter \w+; there are: state": [lambda app, handle: app.operate("retry", bogus=1)],
+    r"to_queue is 3; it is a text": [lambda app, handle: app.operate("redrive", to_queue=3)],
+    r"no operation has the id 3": [lambda app, handle: app.operation(3)],
+    r"jobs is .*; it is a list of what app.stuck": [
+        lambda app, handle: app.take_back([handle.id]),
+        lambda app, handle: app.take_back(handle),
+    ],
+    r"(name|owner) is 3; it is up to 200 printable": [
+        lambda app, handle: app.create_key("admin", name=3),
+        lambda app, handle: app.create_key("owner", owner=3),
+    ],
+    r"no valid key has the id 3": [lambda app, handle: app.revoke_key(3)],
+    r"no queue named 3; there are: default": [
+        lambda app, handle: app.pause(3),
+        lambda app, handle: app.resume(3),
+    ],
+    r"no dependency named 3; there are none": [lambda app, handle: app.open_breaker(3)],
     r"concurrency is .*; it is a whole number": [
         lambda app, handle: app.run_worker(concurrency=0, until_idle=True),
         lambda app, handle: app.run_worker(concurrency="x", until_idle=True),
@@ -79,5 +99,6 @@ async def test_a_wrong_call_is_refused_in_one_line_and_does_nothing(
                 with pytest.raises(UsageError, match=why) as refused:
                     await call(app, handle)
                 assert "\n" not in str(refused.value)
+        assert await app.find_key(None) is None
         assert (await handle.job()).attempt == 0
         assert len(await app.events()) == 1

@@ -114,15 +114,18 @@ def test_what_is_no_function_cannot_be_a_task(app: Holdfast) -> None:
     assert app.task(name="say")(functools.partial(print, 1)).name == "say"
 
 
+WRONG_OF_A_DEPENDENCY: dict[str, list[Any]] = {
+    "name": NO_NAME,
+    "breaker": [{}, {"window": 20}, True, False, LimiterPolicy()],
+    "limiter": [{}, 3, BreakerPolicy()],
+    "budget": [{}, False],
+    "probe": [3, "nonsense", "ftp://gateway/health", "http://"],
+}
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
-    [
-        *(("name", name) for name in NO_NAME),
-        *(("breaker", value) for value in ({}, {"window": 20}, True, False, LimiterPolicy())),
-        *(("limiter", value) for value in ({}, 3, BreakerPolicy())),
-        *(("budget", value) for value in ({}, False)),
-        *(("probe", value) for value in (3, "nonsense", "ftp://gateway/health", "http://")),
-    ],
+    [(name, value) for name, values in WRONG_OF_A_DEPENDENCY.items() for value in values],
 )
 def test_a_wrong_option_of_a_dependency_is_named_in_one_line(
     app: Holdfast, option: str, value: Any

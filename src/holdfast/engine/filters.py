@@ -25,7 +25,8 @@ def _by_name(make: Callable[P, F]) -> Callable[P, F]:
     @wraps(make)
     def read(*args: P.args, **where: P.kwargs) -> F:
         if unknown := where.keys() - set(names):
-            raise UsageError(f"no filter {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
+            told = ", ".join(name[:60] for name in sorted(unknown)[:5])
+            raise UsageError(f"no filter {told}; there are: {', '.join(names)}")
         return make(*args, **where)
 
     return read
