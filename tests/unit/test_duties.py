@@ -102,8 +102,8 @@ async def test_all_duties_of_an_engine_are_told_as_long_as_they_run(watch: Watch
     """Two workers of one app: the one that ends does not leave the other without a word."""
     first, second = Duties(watch.engine), Duties(watch.engine)
     told: list[str] = []
-    first.expect = lambda _: told.append("first")  # type: ignore[method-assign]
-    second.expect = lambda _: told.append("second")  # type: ignore[method-assign]
+    first.expect = lambda delay: told.append("first")  # type: ignore[method-assign]
+    second.expect = lambda delay: told.append("second")  # type: ignore[method-assign]
     running = [asyncio.create_task(duties.run()) for duties in (first, second)]
     await asyncio.sleep(0)
     watch.engine.expect(SECOND)
