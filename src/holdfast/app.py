@@ -228,7 +228,7 @@ class Holdfast(Declaring, Relaying, Verbs):
     @property
     def portal(self) -> Portal:
         """The way to call async verbs from sync code: an event loop in a thread of its own."""
-        if self._portal is None:
+        if self._portal is None or not self._portal.is_open:
             self._portal = Portal(self.make_engine, self._threads)
         return self._portal
 
