@@ -30,6 +30,7 @@ from holdfast.engine.ports import Artefacts, Clock, RegistersLanes, Retention, R
 from holdfast.engine.settings import Settings
 from holdfast.engine.transport import shown
 from holdfast.errors import UnknownTask, UsageError
+from holdfast.logs import Log
 from holdfast.portal import Portal, SyncVerbs
 from holdfast.relaying import Relaying
 from holdfast.signals import reload_on_signal, stop_on_signals
@@ -54,6 +55,8 @@ from holdfast.worker.worker import Worker
 if TYPE_CHECKING:
     from holdfast.domain.health import Health, Thresholds
     from holdfast.metrics.metrics import Metrics
+
+log = Log("holdfast.app")
 
 
 class Holdfast(Declaring, Relaying, Verbs):
@@ -287,6 +290,10 @@ class Holdfast(Declaring, Relaying, Verbs):
             whole("concurrency", concurrency, 1, 1_000_000)
         if queues is not None and not several("queues", queues, str, 'names, e.g. ["default"]'):
             raise UsageError("queues is empty; name those to serve, or leave it out to serve all")
+        if strange := sorted(set(queues or ()) - {task.policy.queue for task in self.tasks.values()}):
+            log.warning(
+                "queues.strange", queues=strange, hint="no task is in them; jobs get there by queue= alone"
+            )
         engine = await self.engine()
         for task in install_webhooks(self):
             self._reloader.adopt(task)

@@ -102,3 +102,17 @@ async def test_a_wrong_call_is_refused_in_one_line_and_does_nothing(
         assert await app.find_key(None) is None
         assert (await handle.job()).attempt == 0
         assert len(await app.events()) == 1
+
+
+async def test_a_worker_that_is_given_a_queue_without_tasks_says_so(
+    app: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(queue="mail")
+    async def echo(value: int) -> int:
+        return value
+
+    async with app:
+        await app.run_worker(queues=["mail"], until_idle=True)
+        assert "queues.strange" not in caplog.text
+        await app.run_worker(queues=["mail", "mial"], until_idle=True)
+    assert "queues.strange queues=['mial']" in caplog.text

@@ -153,6 +153,14 @@ def how_to(app: Holdfast, name: str) -> list[str]:
     return [f"enqueue (Python):  {enqueue}", f"look (shell):      holdfast jobs list --app {name}"]
 
 
+def _named(queues: list[str] | None) -> list[str] | None:
+    """None: all. An empty variable of a shell must not stand for that."""
+    chosen = words(queues)
+    if queues and not chosen:
+        raise UsageError("--queues names no queue; leave it out to serve all")
+    return chosen or None
+
+
 def _work(
     app: Holdfast,
     concurrency: int | None,
@@ -172,11 +180,13 @@ def _work(
             "this app has no tasks, so there is nothing to run; import the modules that declare them"
         )
 
+    chosen = _named(queues)
+
     async def work() -> None:
         async with patiently(app), _watching(app, watched), answering(app, answered):
             await app.run_worker(
                 concurrency=concurrency,
-                queues=words(queues) or None,
+                queues=chosen,
                 duties=duties,
                 until_idle=until_idle,
                 handle_signals=True,
@@ -250,7 +260,7 @@ def _supervise(
     command = [sys.executable, "-m", "holdfast", "worker", app]
     if concurrency is not None:
         command += ["--concurrency", str(concurrency)]
-    for queue in words(queues):
+    for queue in _named(queues) or ():
         command += ["--queues", queue]
     if dispatch is not None:
         command += ["--dispatch", dispatch]

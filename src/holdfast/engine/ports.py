@@ -166,7 +166,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None:
-        """Connect. `SchemaMismatch` when the schema is missing or newer; SQLite and memory migrate by themselves."""
+        """Connect. `SchemaMismatch` when the schema is missing, older or newer; SQLite and memory migrate by themselves."""
 
     async def close(self) -> None: ...
 
