@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, UsageError
-from tests.integration.world import Database
+from holdfast import THIS_JOB, Holdfast, Job, UsageError
+from tests.integration.world import ONCE, Database, work
 
 pytestmark = pytest.mark.anyio
 
@@ -116,3 +117,36 @@ async def test_a_worker_that_is_given_a_queue_without_tasks_says_so(
         assert "queues.strange" not in caplog.text
         await app.run_worker(queues=["mail", "mial"], until_idle=True)
     assert "queues.strange queues=['mial']" in caplog.text
+
+
+async def test_a_wrong_call_inside_a_handler_fails_the_job_with_one_line(app: Holdfast) -> None:  # E40 E47
+    async def send() -> str:
+        return "sent"
+
+    mistakes: dict[str, Callable[[Any], Awaitable[Any]]] = {
+        "the step 'mail' is <coroutine .*; it is a function and its arguments": lambda job: job.step(
+            "mail", send()
+        ),
+        "the step 'mail' is None; it is a function": lambda job: job.step("mail", None),
+        "name is 3; it is a text": lambda job: job.step(3, send),
+        "percent is 'half'; it is a number, 0 to 100": lambda job: job.progress("half"),
+    }
+
+    @app.task(retry=ONCE)
+    async def err(why: str, *, job: Job = THIS_JOB) -> None:
+        job.log(3)  # type: ignore[arg-type]
+        await mistakes[why](job)
+
+    @app.task(retry=ONCE)
+    async def depend(*, job: Job = THIS_JOB) -> None:
+        async with job.dependency(""):
+            pass
+
+    async with app:
+        handles = {why: await err.enqueue(why) for why in mistakes}
+        handles["name is ''; it is a text"] = await depend.enqueue()
+        await work(app)
+        for why, handle in handles.items():
+            [letter] = await app.dead_letters(ids=[handle.id])
+            assert re.search(why, letter.detail), letter.detail
+            assert (letter.reason, (await handle.job()).attempt) == ("BAD_CALL", 1)
