@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from holdfast.app import Holdfast
     from holdfast.domain.backoff import exponential, fixed, polynomial, table
     from holdfast.domain.breaker import BreakerPolicy
+    from holdfast.domain.budget import BudgetPolicy
     from holdfast.domain.errand import Errand
     from holdfast.domain.gates import Admit, Asking, Hold, Reject
     from holdfast.domain.job import (
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         StuckJob,
         WorkerRow,
     )
+    from holdfast.domain.limiter import LimiterPolicy
     from holdfast.domain.limits import Limit, Limits
     from holdfast.domain.moves import MOVES, State
     from holdfast.domain.outside import Done, Failed, PutBack, Reply, Report
@@ -58,6 +60,7 @@ __all__ = [
     "Asking",
     "Attempt",
     "BreakerPolicy",
+    "BudgetPolicy",
     "Conflict",
     "Cron",
     "DeadLetter",
@@ -77,6 +80,7 @@ __all__ = [
     "LateResult",
     "LeaseLost",
     "Limit",
+    "LimiterPolicy",
     "Limits",
     "Moved",
     "Page",
@@ -119,6 +123,7 @@ _HOMES = {
     "polynomial": "holdfast.domain.backoff",
     "table": "holdfast.domain.backoff",
     "BreakerPolicy": "holdfast.domain.breaker",
+    "BudgetPolicy": "holdfast.domain.budget",
     "Errand": "holdfast.domain.errand",
     "Admit": "holdfast.domain.gates",
     "Asking": "holdfast.domain.gates",
@@ -132,6 +137,7 @@ _HOMES = {
     "LateResult": "holdfast.domain.job",
     "StuckJob": "holdfast.domain.job",
     "WorkerRow": "holdfast.domain.job",
+    "LimiterPolicy": "holdfast.domain.limiter",
     "Limit": "holdfast.domain.limits",
     "Limits": "holdfast.domain.limits",
     "MOVES": "holdfast.domain.moves",

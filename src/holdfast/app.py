@@ -15,6 +15,7 @@ from holdfast.credits.verbs import EVERY as CREDITS_EVERY
 from holdfast.credits.verbs import Credits
 from holdfast.declaring import Declaring
 from holdfast.domain.job import Enqueued, JobId, NewJob
+from holdfast.domain.knobs import several, typed, whole
 from holdfast.duties.dispatching import DISPATCH_EVERY as HAND_OUT_EVERY
 from holdfast.duties.dispatching import Dispatching as HandingOut
 from holdfast.duties.duties import Duties
@@ -28,7 +29,8 @@ from holdfast.engine.policies.reloading import find
 from holdfast.engine.ports import Artefacts, Clock, RegistersLanes, Retention, Rng, Store
 from holdfast.engine.settings import Settings
 from holdfast.engine.transport import shown
-from holdfast.errors import UnknownTask
+from holdfast.errors import UnknownTask, UsageError
+from holdfast.logs import Log
 from holdfast.portal import Portal, SyncVerbs
 from holdfast.relaying import Relaying
 from holdfast.signals import reload_on_signal, stop_on_signals
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from holdfast.domain.health import Health, Thresholds
     from holdfast.metrics.metrics import Metrics
 
+log = Log("holdfast.app")
+
 
 class Holdfast(Declaring, Relaying, Verbs):
     """A set of tasks over one database.
@@ -78,6 +82,8 @@ class Holdfast(Declaring, Relaying, Verbs):
         super().__init__(find(policies, os.environ))
         self.url = database_url(url)
         self.settings = Settings.read(settings, os.environ)
+        if retention is not None:
+            typed("retention", retention, Retention, 'a Retention(results="7d", jobs="30d")')
         self.retention = retention
         self.observers = Observers()  #: told of what this process does with jobs
         self._metrics: Metrics | None = None
@@ -225,7 +231,7 @@ class Holdfast(Declaring, Relaying, Verbs):
     @property
     def portal(self) -> Portal:
         """The way to call async verbs from sync code: an event loop in a thread of its own."""
-        if self._portal is None:
+        if self._portal is None or not self._portal.is_open:
             self._portal = Portal(self.make_engine, self._threads)
         return self._portal
 
@@ -280,6 +286,14 @@ class Holdfast(Declaring, Relaying, Verbs):
     ) -> None:
         """Work until cancelled or told to stop. *until_idle* returns when nothing is left that could be run. *relay*: bring
         messages to their targets, too, if there are topics."""
+        if concurrency is not None:
+            whole("concurrency", concurrency, 1, 1_000_000)
+        if queues is not None and not several("queues", queues, str, 'names, e.g. ["default"]'):
+            raise UsageError("queues is empty; name those to serve, or leave it out to serve all")
+        if strange := sorted(set(queues or ()) - {task.policy.queue for task in self.tasks.values()}):
+            log.warning(
+                "queues.strange", queues=strange, hint="no task is in them; jobs get there by queue= alone"
+            )
         engine = await self.engine()
         for task in install_webhooks(self):
             self._reloader.adopt(task)
@@ -299,11 +313,10 @@ class Holdfast(Declaring, Relaying, Verbs):
             )
             if handle_signals:  # the process is ours
                 stop_on_signals(worker.stop, stack)
+                reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
                 gc.collect()
                 gc.freeze()  # what was imported lives on: no later collection has to walk it
             if self._reloader.path is not None:
-                if handle_signals:
-                    reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
                 looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
                 stack.push_async_callback(_end, looking)
             if relay and self.topics:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
@@ -14,15 +12,14 @@ from holdfast.credits.verbs import Credits
 from holdfast.domain.breaker import BreakerPolicy
 from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.classify import Rule
-from holdfast.domain.credit import MOST
-from holdfast.domain.duration import Duration, optional
+from holdfast.domain.duration import Duration
 from holdfast.domain.errand import AGAIN_AFTER, Encode
 from holdfast.domain.guard import DependencyPolicy
-from holdfast.domain.knobs import span, whole
+from holdfast.domain.knobs import a_function, typed, word
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.limits import Limits, whole_queue
 from holdfast.domain.moves import Kind
-from holdfast.domain.outbox import LONGEST_NAME, TopicPolicy
+from holdfast.domain.outbox import TopicPolicy, check_name
 from holdfast.domain.policy import Retry
 from holdfast.domain.schedule import Missed, Schedule, When
 from holdfast.engine import schedules
@@ -32,7 +29,8 @@ from holdfast.engine.policies.reloading import Reloader
 from holdfast.engine.policies.values import Policies
 from holdfast.engine.ports import Hook
 from holdfast.engine.settings import Settings
-from holdfast.engine.tasks import EXECUTORS, STUCK_ACTIONS, Policy, Sender, Task
+from holdfast.engine.taskoptions import read_policy, task_name
+from holdfast.engine.tasks import Sender, Task
 from holdfast.engine.transport import Topic
 from holdfast.errors import UsageError
 from holdfast.transports.targets import read_target
@@ -43,8 +41,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
-#: What a task may say as a duration, and None for "none".
-_SPANS = ("timeout", "lease", "deadline", "dedupe_for", "start_within", "stuck_after")
 
 
 class Declaring(ABC):
@@ -107,10 +103,10 @@ class Declaring(ABC):
         return decorate(*function) if function else decorate
 
     def _add_task(self, function: Callable[P, R], *, name: str | None = None, **options: Any) -> Task[P, R]:
-        name = name or function.__name__
+        name = task_name(function, name)
         if name in self.tasks:
             raise UsageError(f"there is a task named {name!r} already; give this one another name=")
-        task: Task[P, R] = Task(function, name, _policy(name, function, options), cast(Sender, self))
+        task: Task[P, R] = Task(function, name, read_policy(name, function, options), cast(Sender, self))
         self._reloader.adopt(task)
         if task.policy.price:
             self._sell()
@@ -155,6 +151,12 @@ class Declaring(ABC):
         """Enqueue a task by the clock: `@app.schedule(Cron("0 7 * * mon-fri", zone="Europe/Berlin"))` above
         `@app.task`, or `app.schedule(task, Every("5m"))`. *missed* says what becomes of ticks at which nobody was
         there: "once" (one job for all of them), "skip" or "all". *name* tells schedules of one task apart."""
+        if unknown := options.keys() - schedules.OPTIONS:
+            raise UsageError(
+                f"no schedule option {', '.join(sorted(unknown))}; there are: {', '.join(schedules.OPTIONS)}"
+            )
+        if not 1 <= len(given) <= 2 or isinstance(given[-1], Task):
+            raise UsageError("a schedule says when: @app.schedule(Every(…)), or app.schedule(task, Cron(…))")
 
         def keep(task: Any) -> Any:
             if not isinstance(task, Task) or self.tasks.get(task.name) is not task:
@@ -187,8 +189,7 @@ class Declaring(ABC):
         parked message holds up those of its key behind it. What else can be said depends on the kind of target
         (docs/how-to/publish-messages.md).
         """
-        if not 0 < len(name) <= LONGEST_NAME:
-            raise UsageError(f"a topic's name has 1 to {LONGEST_NAME} characters, not {len(name)}")
+        check_name("topic", name)
         if name in self.topics:
             raise UsageError(f"there is a topic named {name!r} already")
         address = to or self.settings.broker
@@ -213,32 +214,41 @@ class Declaring(ABC):
         *probe* is asked before calls are tried again after an outage: a URL (any answer below 500 is a good one) or an
         async function that answers whether all is well.
         """
-        self.admission.dependencies[name] = DependencyPolicy(breaker=breaker, limiter=limiter, budget=budget)
-        if probe is not None:
-            self.admission.probes[name] = http_probe(probe) if isinstance(probe, str) else probe
+        kinds = {"breaker": BreakerPolicy, "limiter": LimiterPolicy, "budget": BudgetPolicy}
+        for option, value in (("breaker", breaker), ("limiter", limiter), ("budget", budget)):
+            if value is not None:
+                typed(option, value, kinds[option], f"a {kinds[option].__name__}(…), or None for none")
+        asked = http_probe(probe) if isinstance(probe, str) else probe
+        policy = DependencyPolicy(breaker=breaker, limiter=limiter, budget=budget)
+        if asked is not None:
+            a_function("probe", asked, "a URL, or an async function")
+            self.admission.probes[word("name", name)] = asked
+        self.admission.dependencies[word("name", name)] = policy
 
     def queue(self, name: str, limits: Limits) -> None:
         """The limits of a queue as a whole."""
-        self.admission.queues[name] = whole_queue(limits)
+        found = typed("limits", limits, Limits, "a Limits(concurrency=…, rate=…)")
+        self.admission.queues[word("name", name)] = whole_queue(found)
 
     def lifespan(self, make: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
         """An async generator with one `yield`: resources of a worker process. Handlers find them as `job.resources`."""
-        self._lifespan = asynccontextmanager(make)
+        self._lifespan = asynccontextmanager(a_function("a lifespan", make, "an async generator function"))
         return make
 
     def middleware(self, function: Middleware) -> Middleware:
         """Wrap every attempt: `async def m(job, call): …; return await call()`. The first one added is outermost."""
-        self._middleware.append(function)
+        self._middleware.append(a_function("a middleware", function, "an async function (job, call)"))
         return function
 
     def on(self, *kinds: str) -> Callable[[Hook], Hook]:
         """A hook that runs in the transaction of the moves it names: raise, and none of them happened."""
         known = {kind.name: kind for kind in Kind}
-        unknown = [kind for kind in kinds if kind not in known]
-        if unknown:
-            raise UsageError(f"no event {', '.join(unknown)}; there are: {', '.join(known)}")
+        unknown = [str(kind)[:40] for kind in kinds if kind not in known]
+        if unknown or not kinds:
+            raise UsageError(f"no event {', '.join(unknown) or 'named'}; there are: {', '.join(known)}")
 
         def keep(hook: Hook) -> Hook:
+            a_function("a hook", hook, "a function")
             self._hooks.append((frozenset(known[kind] for kind in kinds), hook))
             return hook
 
@@ -259,33 +269,3 @@ class Declaring(ABC):
                 raise UsageError(
                     f"jobs of {name} are handed to {topic}, which is no topic here; declare it with app.topic({topic!r}, …)"
                 )
-
-
-def _policy(name: str, function: Callable[..., Any], options: dict[str, Any]) -> Policy:
-    """What a task says of itself; where it says nothing, `Policy` does."""
-    unknown = options.keys() - Policy.__dataclass_fields__
-    if unknown:
-        raise UsageError(
-            f"no task option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(Policy.__dataclass_fields__))}"
-        )
-    is_async, retry = inspect.iscoroutinefunction(function), options.get("retry")
-    usual = "async" if is_async else "process" if options.get("timeout") else "thread"
-    said = options | {key: optional(options[key]) for key in _SPANS if key in options}
-    said["execute"] = usual if options.get("execute") is None else options["execute"]
-    said["retry"] = Retry(retry) if isinstance(retry, int) else retry or Retry()
-    said["rules"] = tuple(options.get("rules", ()))
-    again_after = options.get("again_after", AGAIN_AFTER)
-    said["again_after"] = span("again_after", again_after, timedelta(milliseconds=100), timedelta(days=30))
-    whole("price", options.get("price", 0), 0, MOST)
-    policy = Policy(**said)
-    if policy.execute not in EXECUTORS:
-        raise UsageError(f"execute is {policy.execute!r}; it is one of {', '.join(EXECUTORS)}")
-    if policy.execute == "async" and not is_async:
-        raise UsageError(f"{name} is a plain function; it runs with execute='thread' or 'process'")
-    if policy.stuck_action not in STUCK_ACTIONS:
-        raise UsageError(f"stuck_action is {policy.stuck_action!r}; it is one of {', '.join(STUCK_ACTIONS)}")
-    if policy.topic is None and policy.encode is not None:
-        raise UsageError(f"{name} has encode= and no topic=; say where its messages go")
-    if policy.topic is not None and policy.execute != "outside":
-        raise UsageError(f'{name} has a topic, so others execute it; declare it with execute="outside"')
-    return policy

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.domain.access import AccessKey
 from holdfast.domain.duration import Duration, duration, optional
 from holdfast.domain.job import StuckJob
+from holdfast.domain.knobs import whole
 from holdfast.domain.operation import Operation, Progress
 from holdfast.engine import access, operating, stuck
 from holdfast.engine.engine import Engine
@@ -34,8 +35,8 @@ class Desk(ABC):
         """All keys, those that ended too; oldest first."""
         return await (await self.engine()).store.keys()
 
-    async def find_key(self, secret: str) -> AccessKey | None:
-        """The key with this secret, while it is valid: for a front door of one's own."""
+    async def find_key(self, secret: str | None) -> AccessKey | None:
+        """The key with this secret, while it is valid: for a front door of one's own. None where there is none."""
         return await access.find_key(await self.engine(), secret)
 
     async def revoke_key(self, key_id: str, *, after: Duration = 0) -> None:
@@ -80,11 +81,12 @@ class Desk(ABC):
 
     async def operations(self, *, limit: int = 50) -> list[Operation]:
         """Newest first; those that ended more than 30 days ago are forgotten."""
-        return await (await self.engine()).store.operations(limit)
+        return await (await self.engine()).store.operations(whole("limit", limit, 1, 10_000))
 
     async def operation(self, operation_id: str) -> Operation:
         """How it stands. `UnknownOperation` when there is none."""
-        found = await (await self.engine()).store.operation(operation_id)
+        store = (await self.engine()).store
+        found = await store.operation(operation_id) if isinstance(operation_id, str) else None
         if found is None:
             raise UnknownOperation(operation_id)
         return found

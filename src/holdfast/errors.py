@@ -78,7 +78,7 @@ class UnknownWebhook(UsageError):
 
     def __init__(self, webhook_id: str) -> None:
         super().__init__(
-            f"no webhook has the id {webhook_id[:60]}; `holdfast webhooks list` shows those there are"
+            f"no webhook has the id {str(webhook_id)[:60]}; `holdfast webhooks list` shows those there are"
         )
         self.webhook_id = webhook_id
 
@@ -87,7 +87,9 @@ class UnknownKey(UsageError):
     """No valid key has this id."""
 
     def __init__(self, key_id: str) -> None:
-        super().__init__(f"no valid key has the id {key_id[:60]}; `holdfast keys list` shows those there are")
+        super().__init__(
+            f"no valid key has the id {str(key_id)[:60]}; `holdfast keys list` shows those there are"
+        )
         self.key_id = key_id
 
 
@@ -96,7 +98,7 @@ class UnknownOperation(UsageError):
 
     def __init__(self, operation_id: str) -> None:
         super().__init__(
-            f"no operation has the id {operation_id[:60]}; `holdfast operations list` shows those there are"
+            f"no operation has the id {str(operation_id)[:60]}; `holdfast operations list` shows those there are"
         )
         self.operation_id = operation_id
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import inspect
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from holdfast.engine.engine import Engine
@@ -14,25 +15,34 @@ from holdfast.verbs import Verbs
 
 T = TypeVar("T")
 
+#: How long the end of a portal may take, in seconds.
+PATIENCE = 5.0
+
 
 class Portal(Verbs):
+    """Ends when it is closed, when nobody has its app any more, and with the process."""
+
     def __init__(self, make_engine: Callable[[], Awaitable[Engine]], threads: Threads) -> None:
         self._make_engine = make_engine
         self._engine: Engine | None = None
         self._opening: asyncio.Lock | None = None
         self._loop = asyncio.new_event_loop()
-        self._join = threads.start("holdfast-portal", self._run)
-        atexit.register(self.close)
+        self._opened: list[Callable[[], Awaitable[None]]] = []  #: how to close what was opened
+        # The thread and the end know the loop and what to close. Whoever keeps a portal or an engine keeps the app.
+        join = threads.start("holdfast-portal", partial(_run, self._loop))
+        self.close = weakref.finalize(self, _end, self._loop, join, self._opened)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+    @property
+    def is_open(self) -> bool:
+        return self.close.alive
 
     async def engine(self) -> Engine:
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
             if self._engine is None:
-                self._engine = await self._make_engine()
+                engine = self._engine = await self._make_engine()
+                self._opened += [] if engine.broker is None else [engine.broker.close]
+                self._opened.append(engine.store.close)
         return self._engine
 
     def call(self, verb: Callable[[Engine], Awaitable[T]]) -> T:
@@ -46,17 +56,33 @@ class Portal(Verbs):
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def close(self) -> None:
-        atexit.unregister(self.close)
-        if self._loop.is_closed():
-            return
-        if self._engine is not None:
-            if self._engine.broker is not None:
-                self.wait_for(self._engine.broker.close())
-            self.wait_for(self._engine.store.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._join(5)
-        self._loop.close()
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _end(
+    loop: asyncio.AbstractEventLoop,
+    join: Callable[[float | None], None],
+    opened: list[Callable[[], Awaitable[None]]],
+) -> None:
+    """Close what was opened, then the loop ends and its thread with it. The garbage collector may call this in that thread,
+    which cannot wait for itself."""
+
+    async def close() -> None:
+        try:
+            for one in opened:
+                await one()
+        finally:
+            loop.stop()
+
+    asyncio.run_coroutine_threadsafe(close(), loop)
+    if asyncio._get_running_loop() is not loop:
+        join(PATIENCE)
 
 
 class SyncVerbs:
@@ -65,9 +91,14 @@ class SyncVerbs:
     def __init__(self, portal: Portal) -> None:
         self._portal = portal
 
+    def close(self) -> None:
+        """End the thread and the connections that plain calls have opened, once no other thread uses them. The next call
+        opens them anew; without this they end with the app or the process."""
+        self._portal.close()
+
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         if verb.startswith("_") or not inspect.iscoroutinefunction(getattr(Verbs, verb, None)):
-            raise AttributeError(f"no verb {verb}")
+            raise AttributeError(f"no verb {verb}; those of an app can be called here, without await")
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return self._portal.wait_for(getattr(self._portal, verb)(*args, **kwargs))

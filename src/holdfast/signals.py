@@ -10,9 +10,12 @@ from contextlib import AsyncExitStack
 
 
 def stop_on_signals(stop: Callable[[], object], stack: AsyncExitStack) -> None:
-    """SIGTERM and SIGINT call *stop*, each time they come, until *stack* is left."""
+    """SIGTERM and SIGINT call *stop*, each time they come, until *stack* is left; at a terminal SIGHUP does, too, unless
+    somebody (`nohup`) has it ignored."""
     for number in (signal.SIGTERM, signal.SIGINT):
         _call(number, stop, stack)
+    if hang_up_ends_us() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        _call(signal.SIGHUP, stop, stack)
 
 
 def reload_on_signal(reload: Callable[[], object], stack: AsyncExitStack) -> None:
@@ -25,7 +28,7 @@ def reload_on_signal(reload: Callable[[], object], stack: AsyncExitStack) -> Non
 
 
 def hang_up_ends_us() -> bool:
-    """At a terminal SIGHUP keeps its meaning: the terminal is gone, and so are we."""
+    """At a terminal SIGHUP keeps its meaning: the terminal is gone, and so shall we be."""
     return sys.stdin is None or sys.stdin.isatty()
 
 

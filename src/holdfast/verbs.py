@@ -17,10 +17,10 @@ from holdfast.domain.job import (
     DeadLetter,
     DeadLetterGroup,
     Event,
-    JobId,
     JobRow,
     LateResult,
     WorkerRow,
+    named,
 )
 from holdfast.domain.lanes import Held
 from holdfast.domain.moves import State
@@ -42,7 +42,7 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
     async def engine(self) -> Engine:
         """The engine of the running event loop."""
 
-    async def wait(self, job_id: JobId, timeout: Duration | None) -> JobRow:
+    async def wait(self, job_id: str, timeout: Duration | None) -> JobRow:
         """The row of the job once it is complete; `JobFailed` when it ended otherwise."""
         row = await (await self.engine()).wait(job_id, timeout)
         if row.state is not State.COMPLETE:
@@ -52,7 +52,7 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
     async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
         """Wait for the end and give the result, wherever it is kept. `JobFailed` when there is none, `ResultExpired` when
         it was removed, `TimeoutError` when time is up."""
-        row = await self.wait(JobId(job_id), timeout)
+        row = await self.wait(job_id, timeout)
         return await (await self.engine()).result_of(row)
 
     async def artefact(self, reference: str) -> bytes:
@@ -92,6 +92,10 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
     async def resume(self, name: str, *, kind: str = "queue", by: str = "api") -> bool:
         """End a pause; whether there was one."""
         return await (await self.engine()).resume(kind, name, by=by)
+
+    async def forget_schedule(self, name: str) -> None:
+        """Strike a schedule that no code declares any more; one that is declared begins anew with its next tick."""
+        await (await self.engine()).forget_schedule(name)
 
     async def holds(self) -> list[Held]:
         """What is held now: by people, and by services that asked for it."""
@@ -168,17 +172,17 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
     ) -> Report:
         """Somebody outside has taken up a job of a task with `execute="outside"`; it is reclaimed when *lease* is over."""
         engine = await self.engine()
-        return await engine.begin(JobId(job_id), generation=generation, worker=worker, lease=optional(lease))
+        return await engine.begin(named(job_id), generation=generation, worker=worker, lease=optional(lease))
 
     async def end(self, job_id: str, outcome: Outcome, *, generation: int, worker: str) -> Report:
         """What came of it outside: `Done(result)`, `Failed(code, detail)` or `PutBack(delay, why)`. May be sent twice."""
-        return await (await self.engine()).end(JobId(job_id), outcome, generation=generation, worker=worker)
+        return await (await self.engine()).end(named(job_id), outcome, generation=generation, worker=worker)
 
     async def refuse(self, job_id: str, name: str, *, why: str = "", by: str = "") -> bool:
         """A report about a job that is executed outside is not believed: it is not signed, say. Nothing is changed, and the job has
         an event `stale_write` that says so: one for each *name*, however often it comes, so that nobody can fill the record.
         Whether this is it."""
-        return await (await self.engine()).refuse(JobId(job_id), name, why=why, by=by)
+        return await (await self.engine()).refuse(named(job_id), name, why=why, by=by)
 
     async def dead_letters(
         self, *, after: str | None = None, limit: int = 50, **where: Any

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from holdfast.credits.books import Books
 from holdfast.domain.addresses import networks
 from holdfast.domain.job import JobId
+from holdfast.domain.knobs import typed
 from holdfast.engine.calling import Calls
 from holdfast.engine.dispatch import Dispatch
 from holdfast.engine.errands import ErrandBooks
@@ -87,6 +88,9 @@ class SystemThreads:
 
 def http_probe(url: str) -> Callable[[], Awaitable[bool]]:
     """Asks a URL: whoever answers at all, and not that something is broken, is there."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise UsageError(f"probe is {url!r:.60}; it is a URL, http://… or https://…, or an async function")
 
     async def ask() -> bool:
         import httpx2
@@ -172,6 +176,8 @@ def thread_pool(size: int) -> Executor:
 
 
 def database_url(given: str | None) -> str:
+    if given is not None:
+        typed("url", given, str, f"a text, e.g. {DEFAULT_URL!r}")
     return given or os.environ.get("HOLDFAST_DATABASE_URL") or DEFAULT_URL
 
 
@@ -215,11 +221,14 @@ def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:
         case "sqlite":
             from holdfast.stores.sqlite import SqliteStore
 
-            path = unquote(rest.partition("?")[0].removeprefix("/"))
+            name, _, options = rest.partition("?")
+            path = unquote(name.removeprefix("/"))
             if not path or path == ":memory:":
                 raise UsageError(
                     "sqlite:// needs a file, e.g. sqlite:///holdfast.db; for tests use memory://"
                 )
+            if options:
+                raise UsageError(f"sqlite:// has no options; drop ?{options[:40]} from the URL")
             return SqliteStore(path, clock, threads)
         case "postgresql" | "postgres":
             try:
@@ -229,7 +238,7 @@ def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:
                     f"PostgreSQL needs the driver {error.name}; pip install 'holdfast[postgres]'"
                 ) from None
             return PostgresStore(url, clock, threads)
-    shown = urlsplit(url).scheme or url[:20]
+    shown = scheme if rest else url[:20]
     raise UsageError(f"{shown!r} is not a store; use sqlite:///file.db, postgresql://… or memory://")
 
 

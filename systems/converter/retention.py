@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from holdfast import Holdfast, JobRow, State, UnknownJob
 from systems.common.parts import sweep_parts
+from systems.common.rows import rows_of
 from systems.converter.settings import Settings
 from systems.converter.storing import job_of
 
@@ -67,7 +68,7 @@ async def _sweep(
     swept = 0
     for first in range(0, len(files), _AT_A_TIME):
         some = files[first : first + _AT_A_TIME]
-        rows = await _rows(app, [file.job_id for file in some])
+        rows = await rows_of(app, [file.job_id for file in some])
         for file in some:
             row = rows.get(file.job_id)
             over = is_over(row, file.age) if row else await _is_nobodys(app, file)
@@ -75,16 +76,6 @@ async def _sweep(
                 await anyio.to_thread.run_sync(file.path.unlink, True)
                 swept += 1
     return swept
-
-
-async def _rows(app: Holdfast, ids: list[str]) -> dict[str, JobRow]:
-    rows: dict[str, JobRow] = {}
-    after: str | None = None
-    while True:
-        page = await app.jobs(ids=ids, after=after, limit=_AT_A_TIME)
-        rows |= {row.id: row for row in page.rows}
-        if (after := page.next) is None:
-            return rows
 
 
 async def _is_nobodys(app: Holdfast, file: _File) -> bool:

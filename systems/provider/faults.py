@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import time
 from typing import Annotated
 
 import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from systems.common import faulting
 from systems.common.cutting import cut
+from systems.common.faulting import answer, drain
 
 __all__ = ["Fault", "Faults", "Switch", "cut", "fault_of"]
 
@@ -49,46 +49,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
 
 
-class Switch:
-    """The fault that is on now, if any."""
-
-    def __init__(self) -> None:
-        self._fault: Fault | None = None
-        self._until: float | None = None
-        self._left: int | None = None
-        self._seen = 0
-        self._off = asyncio.Event()
-        self.struck = 0  #: calls that were made to fail since it began
-
-    def set(self, fault: Fault | None) -> None:
-        self._fault, self._seen = fault, 0
-        self._left = None if fault is None else fault.times
-        seconds = None if fault is None else fault.seconds
-        self._until = None if seconds is None else time.monotonic() + seconds
-        self._off.set()  # whoever hangs because of the last one is let go
-        self._off = asyncio.Event()
-
-    def current(self) -> Fault | None:
-        if self._until is not None and time.monotonic() >= self._until:
-            self.set(None)
-        return self._fault
-
-    def strike(self) -> Fault | None:
-        """The fault for this call. Counted out, not drawn: of 10 calls at 30 % it is 3, and the same 3 each time."""
-        fault = self.current()
-        if fault is None or self._left == 0:
-            return None
-        self._seen += 1
-        if int(self._seen * fault.percent / 100) == int((self._seen - 1) * fault.percent / 100):
-            return None
-        self._left = None if self._left is None else self._left - 1
-        self.struck += 1
-        return fault
-
-    async def wait_until_off(self) -> None:
-        off, until = self._off, self._until
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(off.wait(), None if until is None else max(until - time.monotonic(), 0))
+class Switch(faulting.Switch[Fault]):
+    """Of these faults."""
 
 
 class Faults:
@@ -112,14 +74,14 @@ class Faults:
                 await self._switch.wait_until_off()
             cut(scope.get("client"))
         elif fault.status is not None:
-            await _drain(receive)
-            await _answer(send, fault.status, _error(fault.status), b"application/json", _asked(fault))
+            await drain(receive)
+            await answer(send, fault.status, _error(fault.status), b"application/json", _asked(fault))
         elif fault.html:
-            await _drain(receive)
-            await _answer(send, 200, _HTML, b"text/html", [])
+            await drain(receive)
+            await answer(send, 200, _HTML, b"text/html", [])
         elif fault.error_body is not None:
-            await _drain(receive)
-            await _answer(send, 200, _error(500, fault.error_body), b"application/json", [])
+            await drain(receive)
+            await answer(send, 200, _error(500, fault.error_body), b"application/json", [])
         else:
             await self._app(scope, receive, send)
 
@@ -144,17 +106,3 @@ def _error(status: int, code: str | None = None) -> bytes:
     # Providers like to say the key again in what they refuse; ours does it too, so that it is seen not to get through.
     words = "A fault is switched on. Incorrect API key provided: sk-canary-0123456789."
     return json.dumps({"error": {"message": words, "type": kind, "param": None, "code": code}}).encode()
-
-
-async def _drain(receive: Receive) -> None:
-    """Read the request to its end; the answer is then sure to arrive."""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            return
-
-
-async def _answer(send: Send, status: int, body: bytes, kind: bytes, more: list[tuple[bytes, bytes]]) -> None:
-    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from holdfast import Holdfast, Job, JobRow, State
 from systems.common.parts import Part, sweep_parts
+from systems.common.rows import rows_of
 from systems.screenshots.shot import FORMATS, Picture
 
 _NAME = re.compile(
@@ -64,7 +65,7 @@ async def sweep(app: Holdfast, folder: Path, *, now: float | None = None) -> int
     swept = await anyio.to_thread.run_sync(lambda: sweep_parts(folder, now=at))
     for first in range(0, len(files), _AT_A_TIME):
         some = files[first : first + _AT_A_TIME]
-        rows = await _rows(app, sorted({job_id for _, job_id, _ in some}))
+        rows = await rows_of(app, sorted({job_id for _, job_id, _ in some}))
         for path, job_id, changed in some:
             if _is_over(rows.get(job_id), path.name, at - changed):
                 await anyio.to_thread.run_sync(path.unlink, True)
@@ -86,13 +87,3 @@ def _files(folder: Path) -> Iterator[tuple[Path, str, float]]:
         with contextlib.suppress(FileNotFoundError):  # somebody else sweeps too
             if found := _NAME.fullmatch(path.name):
                 yield path, found[1], path.stat().st_mtime
-
-
-async def _rows(app: Holdfast, ids: list[str]) -> dict[str, JobRow]:
-    rows: dict[str, JobRow] = {}
-    after: str | None = None
-    while True:
-        page = await app.jobs(ids=ids, after=after, limit=_AT_A_TIME)
-        rows |= {row.id: row for row in page.rows}
-        if (after := page.next) is None:
-            return rows

@@ -12,7 +12,7 @@ from holdfast.credits.verbs import Credits
 from holdfast.domain.credit import Account
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
-from holdfast.engine.ports import Moved, Reclaim, Transaction
+from holdfast.engine.ports import Moved, Reclaim, Retention, Transaction
 from holdfast.engine.tasks import Policy
 from holdfast.errors import Conflict, InsufficientCredits, QuotaExceeded, UnknownAccount, UsageError
 from holdfast.wiring import SystemIds, make_books
@@ -156,6 +156,25 @@ async def test_an_enqueue_that_is_sent_twice_is_paid_once(shop: Shop) -> None:  
     twin = await shop.enqueue(dedupe=b"0123456789abcdef")
     assert await shop.enqueue(dedupe=b"0123456789abcdef") == twin
     assert await shop.stands() == (1, 2, 0, 0)
+
+
+async def test_what_a_job_had_reserved_goes_with_the_job_and_the_ledger_stays(shop: Shop) -> None:  # E38 S3
+    gone = await shop.enqueue()
+    await shop.world.settle(await shop.world.claim_one(), done())
+    kept = await shop.enqueue()
+
+    async def holds() -> list[bool]:
+        return await shop.store.transact(look, reads=True)
+
+    async def look(transaction: Transaction) -> list[bool]:
+        return [await make_books(transaction).has_hold(job, 1) for job in (gone, kept)]
+
+    assert await holds() == [True, True]
+    await shop.world.advance("1h")
+    assert await shop.store.purge(None, Retention(jobs=MINUTE), 10) == 1
+    assert await holds() == [False, True]
+    assert await shop.stands() == (1, 1, 1, 0)
+    assert await shop.reasons(gone) == ["reserve", "capture"]
 
 
 async def test_a_late_result_is_not_charged(shop: Shop) -> None:  # E35 S3

@@ -6,8 +6,10 @@ import asyncio
 import os
 import sqlite3
 from contextlib import closing
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -116,7 +118,22 @@ async def test_strange_values_come_back_as_they_went_in(app: Holdfast) -> None: 
 
 
 def options_that_cannot_be_stored() -> list[dict[str, Any]]:
-    return [{"owner": "a\0b"}, {"key": "\ud800"}, {"tags": ["\0"]}, {"max_attempts": -1}, {"owner": 5}]
+    naive = datetime(2030, 1, 1)  # noqa: DTZ001 - that is what is wrong with it
+    wrong: dict[str, list[Any]] = {
+        "owner": ["a\0b", 5, "", ["ann"]],
+        "key": ["\ud800", 5, ""],
+        "tags": [["\0"], "mail", 3, None],
+        "max_attempts": [-1, "3", True],
+        "priority": ["soon", None, 1.5, 10**9],
+        "dedupe_key": [3, "", ["a"], b"a"],
+        "dedupe_for": ["x", -1],
+        "run_at": ["tomorrow", 3, date(2030, 1, 1), naive],
+        "delay": ["x", -5, []],
+        "deadline": ["x", -5, [], naive],
+        "start_within": ["x", -1],
+        "id": [3, "x"],
+    }
+    return [{name: value} for name, values in wrong.items() for value in values]
 
 
 async def test_options_that_cannot_be_stored_are_a_usage_error_on_every_store(
@@ -125,8 +142,24 @@ async def test_options_that_cannot_be_stored_are_a_usage_error_on_every_store(
     echo = echo_task(app)
     async with app:
         for options in options_that_cannot_be_stored():
-            with pytest.raises(UsageError):
+            with pytest.raises(UsageError, match=next(iter(options))) as refused:
                 await echo.options(**options).enqueue(1)
+            assert "\n" not in str(refused.value)
+        with pytest.raises(UsageError, match="run_at and delay both say when"):
+            await echo.options(run_at=datetime(2030, 1, 1, tzinfo=UTC), delay="5s").enqueue(1)
+        with pytest.raises(UsageError, match="an id names one job"):
+            await echo.enqueue_many([1, 2], id=str(uuid4()))
+        nothing: list[Any] = [3, None]
+        for calls in nothing:
+            with pytest.raises(UsageError, match="give it a list of calls"):
+                await echo.enqueue_many(calls)
+    assert db.count("job") == 0
+
+
+async def test_an_id_may_be_a_uuid_as_such(app: Holdfast) -> None:
+    echo, own = echo_task(app), uuid4()
+    async with app:
+        assert (await echo.options(id=own).enqueue(1)).id == str(own)
 
 
 async def test_one_bad_enqueue_does_not_take_its_neighbours_down(db: Database, app: Holdfast) -> None:  # E46

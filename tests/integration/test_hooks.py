@@ -133,6 +133,32 @@ def test_an_event_that_does_not_exist_is_refused(app: Holdfast) -> None:
         app.on("completed")
 
 
+async def test_a_hook_that_refuses_one_deadline_does_not_keep_the_others_alive(
+    app: Holdfast,
+) -> None:  # E35 E5
+    refused: list[str] = []
+
+    @app.on("timed_out")
+    async def refuse(transaction: Transaction, moves: Sequence[Moved]) -> None:
+        if any(moved.job_id in refused for moved in moves):
+            raise RuntimeError("not these")
+
+    @app.task
+    async def ship(order: int) -> None: ...
+
+    async with app:
+        handles = [await ship.options(deadline="1us").enqueue(order) for order in range(6)]
+        refused += [handles[0].id, handles[3].id]
+        engine = await app.engine()
+        assert await engine.time_out() == 4
+        assert await engine.time_out() == 0
+        states = [(await handle.job()).state for handle in handles]
+        kept = [handle.id for handle, state in zip(handles, states, strict=True) if state is State.QUEUED]
+        assert kept == refused
+        refused.clear()
+        assert await engine.time_out() == 2
+
+
 async def test_a_worker_outlives_a_hook_that_raises(db: Database, app: Holdfast) -> None:  # E5
     calls: list[int] = []
 

@@ -146,7 +146,7 @@ async def test_what_is_stuck_is_asked_for_and_taken_back_without_an_event_loop(
     ("asked", "words"),
     [
         ({"task": "shot"}, "no task named 'shot'; known here: crawl, shoot"),
-        ({"limit": 0}, "limit is 0; at most 500 stuck jobs are looked for at a time"),
+        ({"limit": 0}, "limit is 0; it is a whole number, 1 to 500"),
         ({"limit": 501}, "limit is 501"),
         ({"owner": "a\0b"}, "is not text that could be stored"),
         ({"longer_than": "soon"}, "'soon' is not a duration"),

@@ -168,6 +168,15 @@ def test_a_worker_without_tasks_says_so(folder: Path, capsys: pytest.CaptureFixt
     assert "no tasks" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--processes", "2"]])
+def test_an_empty_list_of_queues_does_not_stand_for_all(
+    folder: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    (folder / "shop_queues.py").write_text(APP)
+    assert main(["worker", "shop_queues:app", "--queues", "", *more]) == 2
+    assert capsys.readouterr().err == "holdfast: --queues names no queue; leave it out to serve all\n"
+
+
 # -- the database -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("command", [["jobs", "list"], ["dead", "list"], ["events"], ["doctor"]])
 def test_looking_does_not_create_a_database(

@@ -262,3 +262,22 @@ def test_a_schedule_is_paused_and_resumed(capsys: Capture) -> None:  # E27 E39 E
     assert "holidays" in said(capsys, "schedules")
     assert said(capsys, "schedules", "resume", "report") == "schedule report goes on\n"
     assert answer(capsys, "schedules")["schedules"][0]["paused"] is None
+
+
+def test_a_schedule_that_no_code_declares_is_forgotten_with_its_pause(capsys: Capture) -> None:  # E39 E67
+    async def tick(app: Holdfast) -> None:
+        store = (await app.engine()).store
+        now = await store.now()
+        await store.tick("old", before=None, last=now, due=now)
+        await app.pause("old", kind="schedule")
+
+    with_app(tick)
+    assert said(capsys, "schedules", "forget", "old") == "schedule old is forgotten\n"
+    assert answer(capsys, "schedules")["schedules"] == []
+    again = said(capsys, "schedules", "forget", "old", code=2)
+    assert again == "holdfast: no schedule named 'old'; there are none\n"
+
+    async def held(app: Holdfast) -> None:
+        assert await app.holds() == []
+
+    with_app(held)

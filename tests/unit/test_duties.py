@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -23,6 +24,7 @@ class Watch:
 
     def __init__(self, app: Holdfast, engine: Engine, clock: ManualClock) -> None:
         self.app, self.engine, self.clock, self.duties = app, engine, clock, Duties(engine)
+        engine.promoters.append(self.duties.expect)  # as while they run
         self.looks: list[int] = []
         self.away = False
         self._promote, self._began = engine.store.promote, clock.monotonic()
@@ -94,3 +96,23 @@ async def test_a_store_that_was_away_is_asked_again_for_what_is_expected(watch: 
     watch.away = False
     await watch.pass_by(10)
     assert watch.looks[9:] == [15, 16]
+
+
+async def test_all_duties_of_an_engine_are_told_as_long_as_they_run(watch: Watch) -> None:  # S4
+    """Two workers of one app: the one that ends does not leave the other without a word."""
+    first, second = Duties(watch.engine), Duties(watch.engine)
+    told: list[str] = []
+    first.expect = lambda delay: told.append("first")  # type: ignore[method-assign]
+    second.expect = lambda delay: told.append("second")  # type: ignore[method-assign]
+    running = [asyncio.create_task(duties.run()) for duties in (first, second)]
+    await asyncio.sleep(0)
+    watch.engine.expect(SECOND)
+    assert told == ["first", "second"]
+    running[1].cancel()
+    await asyncio.gather(running[1], return_exceptions=True)
+    watch.engine.expect(SECOND)
+    assert told == ["first", "second", "first"]
+    running[0].cancel()
+    await asyncio.gather(running[0], return_exceptions=True)
+    watch.engine.expect(SECOND)
+    assert told == ["first", "second", "first"]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
-from holdfast import Holdfast, SchemaMismatch, State, StoreError, StoreUnavailable
+from holdfast import Holdfast, SchemaMismatch, State, StoreError, StoreUnavailable, UsageError
 from holdfast.stores.postgres import migrate as migrations
 from holdfast.wiring import SystemClock, SystemThreads, make_store
 
@@ -236,3 +236,40 @@ async def test_a_user_who_may_not_make_a_schema_is_told(empty_postgres: str) -> 
     url = urlunsplit(parts._replace(netloc=f"guest:guest-secret@{parts.hostname}:{parts.port}"))
     text = await refusal(url, StoreError, verb="migrate")
     assert text.startswith(f"the database user may not do this at {where(url)}: permission denied")
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("sslmode=require", "speaks no TLS; set it up there, or drop sslmode from the URL"),
+        ("sslmode=often", "says something it cannot: "),
+        ("target_session_attrs=any-old", "says something it cannot: "),
+    ],
+)
+async def test_options_of_the_url_that_cannot_be_are_not_taken_for_an_outage(
+    empty_postgres: str, query: str, why: str
+) -> None:  # E14
+    assert why in await refusal(f"{empty_postgres}?{query}", StoreError)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        (
+            "postgresql://me:secret@localhost:http/jobs",
+            "host or port of the URL of PostgreSQL cannot be read",
+        ),
+        (
+            "postgresql://me:secret@localhost:99999/jobs",
+            "host or port of the URL of PostgreSQL cannot be read",
+        ),
+        ("postgresql://me:secret@[::1/jobs", "host or port of the URL of PostgreSQL cannot be read"),
+        ("postgresql://me:sec/ret@localhost/jobs", "with %-codes for / : @ \\? # in the password"),
+        ("postgresql://me:secret@localhost/jobs?prepare=maybe", "prepare is 'maybe' .*; it is on or off"),
+        ("postgresql+asyncpg://me:secret@localhost/jobs", "'postgresql\\+asyncpg' is not a store"),
+    ],
+)
+async def test_a_url_that_cannot_be_read_is_a_usage_error_without_its_password(url: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as refused:
+        await app_on(url).engine()
+    assert "sec" not in str(refused.value)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -177,6 +178,14 @@ async def test_a_missing_folder_is_named(tmp_path: Path) -> None:  # E14
     )
     with pytest.raises(StoreError, match="its folder must exist"):
         ship.enqueue_sync()
+    with pytest.raises(StoreError, match=r"writable \(a path from the root has four slashes"):
+        await Holdfast("sqlite:///no/such/folder/jobs.db").engine()
+
+
+@pytest.mark.parametrize("url", [3, b"sqlite:///jobs.db", Path("jobs.db")])
+def test_a_url_is_a_text(url: Any) -> None:
+    with pytest.raises(UsageError, match=r"^url is .*; it is a text, e\.g\. 'sqlite:///holdfast.db'$"):
+        Holdfast(url)
 
 
 async def test_a_folder_in_place_of_the_file_is_refused(path: Path) -> None:  # E14
@@ -255,6 +264,8 @@ async def test_a_file_that_another_process_keeps_locked_is_unavailable(
             "'mysql' is not a store; use sqlite:///file.db, postgresql://… or memory://",
         ),
         ("jobs.db", "'jobs.db' is not a store; use sqlite:///file.db, postgresql://… or memory://"),
+        ("SQLITE:///jobs.db", "'SQLITE' is not a store; use sqlite:///file.db, postgresql://… or memory://"),
+        ("sqlite:///jobs.db?mode=ro", "sqlite:// has no options; drop ?mode=ro from the URL"),
     ],
 )
 async def test_a_url_that_names_no_store_is_a_usage_error(url: str, words: str) -> None:  # E14

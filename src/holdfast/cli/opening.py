@@ -8,18 +8,24 @@ import importlib
 import os
 import pkgutil
 import sys
+import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
+from holdfast.domain.duration import spell
 from holdfast.errors import StoreUnavailable, UsageError
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
 
 T = TypeVar("T")
+
+#: Between two looks for a database that cannot be reached; twice as long after each.
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 4.0
 
 
 def load_app(name: str) -> Holdfast:
@@ -89,6 +95,40 @@ def chosen_app(app: str | None, url: str | None) -> Holdfast:
     if url is not None:
         found.url = url
     return found
+
+
+@asynccontextmanager
+async def patiently(app: Holdfast) -> AsyncIterator[None]:
+    """Inside the block the app is open: for processes that are to run for long."""
+    await wait_out(app, app.engine)
+    async with app:
+        yield
+
+
+async def wait_out(app: Holdfast, verb: Callable[[], Awaitable[T]]) -> T:
+    """Do it, as soon as the database can be reached: it may be started beside us, and be slower. A word when we begin to
+    wait and when that is over; after `wait_for_store` we give up."""
+    from holdfast.logs import Log
+
+    log, patience = Log("holdfast.cli"), app.settings.wait_for_store.total_seconds()
+    until, pause, waited = time.monotonic() + patience, FIRST_PAUSE, False
+    while True:
+        try:
+            answer = await verb()
+        except StoreUnavailable as error:
+            if time.monotonic() + pause > until:
+                raise
+            if not waited:
+                log.warning(
+                    "store.away", reason=str(error), hint=f"waits for {spell(app.settings.wait_for_store)}"
+                )
+            waited = True
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+            continue
+        if waited:
+            log.info("store.back")
+        return answer
 
 
 def ask(app: str | None, url: str | None, verb: Callable[[Holdfast], Awaitable[T]]) -> T:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.exits import OK
-from holdfast.cli.opening import ask, load_app
+from holdfast.cli.opening import ask, load_app, patiently
 from holdfast.cli.options import PLAIN, AppArgument, AppOption, JsonOption, LimitOption, UrlOption
 from holdfast.cli.views import print_json
 from holdfast.errors import UsageError
@@ -40,7 +40,7 @@ def run_relay(app: AppArgument, until_idle: UntilIdleOption = False) -> int:
     logs.configure(keep=True)
 
     async def run() -> None:
-        async with found:
+        async with patiently(found):
             await found.run_relay(until_idle=until_idle, handle_signals=True)
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""`holdfast schedules`: which there are and when they tick; pause and resume one."""
+"""`holdfast schedules`: which there are and when they tick; pause, resume and forget one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
 
 schedules = typer.Typer(
-    help="Which schedules there are and when they tick; pause and resume one.",
+    help="Which schedules there are and when they tick; pause, resume and forget one.",
     **(PLAIN | {"no_args_is_help": False}),
 )
 
@@ -103,3 +103,15 @@ def resume(
 ) -> None:
     """End its pause."""
     resume_scope(app, url, "schedule", name, by=by, as_json=as_json)
+
+
+@schedules.command()
+def forget(
+    name: NameArgument, app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False
+) -> None:
+    """Strike one that was taken out of the code. One that is declared still begins anew with its next tick."""
+    ask(app, url, lambda app: app.forget_schedule(name))
+    if as_json:
+        print_json({"name": name, "forgotten": True})
+    else:
+        print(f"schedule {name} is forgotten")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.exits import OK
-from holdfast.cli.opening import load_app
+from holdfast.cli.opening import load_app, patiently
 from holdfast.cli.options import PLAIN, AppArgument
 from holdfast.errors import UsageError
 
@@ -48,11 +48,12 @@ def run_serve(
 
     async def run() -> None:
         stopped, loop = asyncio.Event(), asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stopped.set)
         limit = None if rate == "none" else rate
-        async with found, answering(found, (host, port), no_auth=no_auth, rate=limit):
-            await stopped.wait()
+        async with patiently(found):  # until then a signal just ends us
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, stopped.set)
+            async with answering(found, (host, port), no_auth=no_auth, rate=limit):
+                await stopped.wait()
 
     run_loop(run())
     return OK

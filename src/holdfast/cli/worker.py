@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from holdfast.cli.exits import OK
-from holdfast.cli.opening import load_app
+from holdfast.cli.opening import load_app, patiently, wait_out
 from holdfast.cli.options import PLAIN, AppArgument, words
 from holdfast.errors import UsageError
 
@@ -126,8 +126,11 @@ def run_up(
 ) -> int:
     """Make the database ready, say how to enqueue, and run a worker with all duties and the relay; with --port the HTTP
     API too."""
+    from holdfast import logs
+
     found = load_app(app)
-    asyncio.run(found.migrate())
+    logs.configure(keep=True)
+    asyncio.run(wait_out(found, found.migrate))
     for line in how_to(found, app):
         print(line, flush=True)
     answered = None if port is None else (host, port)
@@ -150,6 +153,14 @@ def how_to(app: Holdfast, name: str) -> list[str]:
     return [f"enqueue (Python):  {enqueue}", f"look (shell):      holdfast jobs list --app {name}"]
 
 
+def _named(queues: list[str] | None) -> list[str] | None:
+    """None: all. An empty variable of a shell must not stand for that."""
+    chosen = words(queues)
+    if queues and not chosen:
+        raise UsageError("--queues names no queue; leave it out to serve all")
+    return chosen or None
+
+
 def _work(
     app: Holdfast,
     concurrency: int | None,
@@ -169,11 +180,13 @@ def _work(
             "this app has no tasks, so there is nothing to run; import the modules that declare them"
         )
 
+    chosen = _named(queues)
+
     async def work() -> None:
-        async with app, _watching(app, watched), answering(app, answered):
+        async with patiently(app), _watching(app, watched), answering(app, answered):
             await app.run_worker(
                 concurrency=concurrency,
-                queues=words(queues) or None,
+                queues=chosen,
                 duties=duties,
                 until_idle=until_idle,
                 handle_signals=True,
@@ -247,7 +260,7 @@ def _supervise(
     command = [sys.executable, "-m", "holdfast", "worker", app]
     if concurrency is not None:
         command += ["--concurrency", str(concurrency)]
-    for queue in words(queues):
+    for queue in _named(queues) or ():
         command += ["--queues", queue]
     if dispatch is not None:
         command += ["--dispatch", dispatch]

@@ -33,17 +33,21 @@ def _scaled(base: timedelta, number: float, power: float) -> timedelta:
     return timedelta(seconds=min(seconds, _FOREVER.total_seconds()))
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def exponential(base: Duration, factor: float = 2.0) -> Curve:
     start = duration(base)
-    if not 1 <= factor < inf:
-        raise UsageError(f"factor is {factor}; a backoff that shrinks is a retry storm, use 1 or more")
+    if not _is_number(factor) or not 1 <= factor < inf:
+        raise UsageError(f"factor is {factor!r:.40}; a backoff that shrinks is a retry storm, use 1 or more")
     return lambda attempt: _scaled(start, factor, min(attempt - 1, _STEEPEST))
 
 
 def polynomial(base: Duration, power: float = 2.0) -> Curve:
     start = duration(base)
-    if not 0 <= power < inf:
-        raise UsageError(f"power is {power}; a backoff that shrinks is a retry storm, use 0 or more")
+    if not _is_number(power) or not 0 <= power < inf:
+        raise UsageError(f"power is {power!r:.40}; a backoff that shrinks is a retry storm, use 0 or more")
     return lambda attempt: _scaled(start, float(min(attempt, 10_000)), power)
 
 
@@ -54,9 +58,11 @@ def fixed(delay: Duration) -> Curve:
 
 def table(delays: Sequence[Duration]) -> Curve:
     """Explicit delays; the last one repeats."""
+    if isinstance(delays, str) or not isinstance(delays, Sequence) or not delays:
+        raise UsageError(
+            f'a table is a list of at least one delay, e.g. ["5s", "25s", "2m"], not {delays!r:.40}'
+        )
     spans = [duration(delay) for delay in delays]
-    if not spans:
-        raise UsageError("a table of delays needs at least one")
     return lambda attempt: spans[min(attempt, len(spans)) - 1]
 
 

@@ -10,8 +10,20 @@ from typing import Any, NamedTuple, NewType
 from holdfast.domain.moves import State
 from holdfast.domain.proviso import Version
 from holdfast.domain.verdict import Failure, Verdict
+from holdfast.errors import UsageError
 
 JobId = NewType("JobId", str)
+
+
+def named(job_id: object) -> JobId:
+    """The id as somebody gave it. Which job it is, if any, the store knows."""
+    if not isinstance(job_id, str):
+        raise UsageError(
+            f"a job is named by its id, a text, and not by {job_id!r:.60}; of a handle it is .id"
+        )
+    return JobId(job_id)
+
+
 SessionId = NewType("SessionId", int)
 
 

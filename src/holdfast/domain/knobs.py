@@ -1,11 +1,15 @@
-"""Numbers that people set, each checked with one line that says what is allowed."""
+"""What people set, each value checked with one line that names it and says what is allowed."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from holdfast.domain.duration import Duration, duration, spell
 from holdfast.errors import UsageError
+
+T = TypeVar("T")
 
 
 def whole(name: str, value: object, least: int, most: int) -> int:
@@ -35,3 +39,54 @@ def span(name: str, value: Duration, least: timedelta, most: timedelta) -> timed
     if not least <= found <= most:
         raise UsageError(f"{name} is {value!r}; it is a duration, {spell(least)} to {spell(most)}")
     return found
+
+
+def optional_span(name: str, value: Duration | None) -> timedelta | None:
+    """A duration of any length; None for none."""
+    try:
+        return None if value is None else duration(value)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from None
+
+
+def moment(name: str, value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise UsageError(f"{name} is {value!r:.60}; it is a datetime with a time zone")
+    if value.tzinfo is None:
+        raise UsageError(f"{name} has no time zone; pass an aware datetime, e.g. datetime.now(timezone.utc)")
+    return value
+
+
+def word(name: str, value: object) -> str:
+    """A name that every store can keep and find again."""
+    if not isinstance(value, str) or not 1 <= len(value) <= 500 or not value.isprintable():
+        raise UsageError(f"{name} is {value!r:.60}; it is a text of 1 to 500 printable characters")
+    return value
+
+
+def by_name(name: str, value: object, example: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise UsageError(f"{name} is {value!r:.60}; it gives values by name, e.g. {example}")
+    return value
+
+
+def typed(name: str, value: object, kind: type[T], what: str) -> T:
+    """A value of this type; *what* says how people write one."""
+    if not isinstance(value, kind):
+        raise UsageError(f"{name} is {value!r:.60}; it is {what}")
+    return value
+
+
+def several(name: str, value: object, kind: type[T], what: str) -> tuple[T, ...]:
+    """A list of values of this type; one alone, or a text, is none."""
+    if not isinstance(value, (list, tuple, set, frozenset)) or not all(
+        isinstance(one, kind) for one in value
+    ):
+        raise UsageError(f"{name} is {value!r:.80}; it is a list of {what}")
+    return tuple(value)
+
+
+def a_function(name: str, value: object, what: str) -> Any:
+    if not callable(value):
+        raise UsageError(f"{name} is {value!r:.60}; it is {what}")
+    return value

@@ -11,7 +11,7 @@ _LIKE, _WORSE = 0.6, 0.1
 
 def near(word: str, known: Iterable[str]) -> str:
     """`did you mean x?` where something is close, else all that is known: the end of an error's line."""
-    names = sorted(known)
+    names, word = sorted(known), str(word)
     folded = {name.lower(): name for name in names}
     close = get_close_matches(word.lower(), folded, 3, _LIKE)
     if close:

@@ -15,13 +15,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from holdfast.domain.duration import Duration
-from holdfast.domain.knobs import span, whole
+from holdfast.domain.knobs import span, typed, whole
 from holdfast.errors import UsageError
 
-#: A relay takes this many messages at a time, and looks this often although nobody has called it.
-BATCH, POLL_EVERY = 50, timedelta(seconds=5)
-#: A message that has waited this long is told of.
-STALE_AFTER = timedelta(seconds=60)
+#: A relay takes this many messages at a time.
+BATCH = 50
 #: A relay that took messages and was heard of no more: another may have them after this.
 TAKEN_FOR = timedelta(seconds=30)
 #: How long messages that were published are kept, for replay.
@@ -48,10 +46,10 @@ class NewMessage:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_name("topic", self.topic)
-        _check_name("id", self.id)
+        check_name("topic", self.topic)
+        check_name("id", self.id)
         if self.key is not None:
-            _check_name("key", self.key)
+            check_name("key", self.key)
         _check_headers(self.headers)
         if len(self.body) > LARGEST_BODY:
             raise UsageError(
@@ -60,7 +58,7 @@ class NewMessage:
             )
 
 
-def _check_name(word: str, name: object) -> None:
+def check_name(word: str, name: object) -> None:
     """Whether every store can keep it and every target can be told of it. What is not printable would be seen by nobody, and
     some of it ends a header or a name early."""
     if not isinstance(name, str):
@@ -77,7 +75,7 @@ def _check_headers(headers: Mapping[str, str]) -> None:
     if len(headers) > MOST_HEADERS:
         raise UsageError(f"the message has {len(headers):,} headers; {MOST_HEADERS} are allowed")
     for name, value in headers.items():
-        _check_name("header", name)
+        check_name("header", name)
         if not isinstance(value, str) or len(value) > LONGEST_HEADER or not value.isprintable():
             raise UsageError(
                 f"the header {name} of a message is no printable text of at most {LONGEST_HEADER:,} characters"
@@ -157,7 +155,7 @@ class TopicPolicy:
         set_(self, "base", span("base", base, timedelta(milliseconds=1), timedelta(hours=1)))
         set_(self, "cap", span("cap", cap, self.base, timedelta(days=1)))
         set_(self, "max_tries", None if max_tries is None else whole("max_tries", max_tries, 1, 10_000))
-        set_(self, "strict", strict)
+        set_(self, "strict", typed("strict", strict, bool, "True or False"))
 
     def after(self, tries: int, failed: Undelivered, chance: float) -> timedelta | None:
         """How long a message waits that failed *tries* times now; None: it is parked. *chance*, 0 to 1, spreads them."""

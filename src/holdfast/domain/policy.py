@@ -10,6 +10,7 @@ from holdfast.domain import backoff as curves
 from holdfast.domain.backoff import Backoff, Curve, JitterSpec
 from holdfast.domain.codes import ErrorClass
 from holdfast.domain.duration import Duration, duration, optional
+from holdfast.domain.knobs import a_function, by_name, several, typed
 from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
 from holdfast.domain.windows import Windows
 from holdfast.errors import UsageError
@@ -51,15 +52,20 @@ class Retry:
         attempts_by_code: Mapping[str, int] | None = None,
         windows: Windows | None = None,
     ) -> None:
-        if not isinstance(max_attempts, int) or not 1 <= max_attempts <= 1000:
+        if type(max_attempts) is not int or not 1 <= max_attempts <= 1000:
             raise UsageError(
                 f"max_attempts is {max_attempts!r}; it counts all attempts, so 1 (no retry) to 1000"
             )
-        for code, most in (attempts_by_code or {}).items():
-            if not 1 <= most <= max_attempts:
+        by_code = by_name("attempts_by_code", attempts_by_code or {}, '{"IO_ERROR": 2}')
+        for code, most in by_code.items():
+            if type(most) is not int or not 1 <= most <= max_attempts:
                 raise UsageError(
-                    f"attempts_by_code[{code!r}] is {most}; it must be 1 to max_attempts ({max_attempts})"
+                    f"attempts_by_code[{code!r}] is {most!r}; it must be 1 to max_attempts ({max_attempts})"
                 )
+        if backoff is not None and not isinstance(backoff, Backoff):
+            a_function("backoff", backoff, "a curve, e.g. table([…]) or fixed(…)")
+        if windows is not None:
+            typed("windows", windows, Windows, "a Windows(allow=[…], deny=[…])")
         set_ = object.__setattr__
         if not isinstance(backoff, Backoff):
             backoff = Backoff(
@@ -68,16 +74,21 @@ class Retry:
         set_(self, "max_attempts", max_attempts)
         set_(self, "backoff", backoff)
         set_(self, "max_elapsed", optional(max_elapsed))
-        set_(self, "only", tuple(only))
-        set_(self, "never", tuple(never))
-        set_(self, "attempts_by_code", dict(attempts_by_code or {}))
-        if windows is not None and not isinstance(windows, Windows):
-            raise UsageError(f"windows is {windows!r:.80}; it is a Windows(allow=[…], deny=[…])")
+        set_(self, "only", _error_types("only", only))
+        set_(self, "never", _error_types("never", never))
+        set_(self, "attempts_by_code", dict(by_code))
         set_(self, "windows", windows)
 
     def allows(self, error: BaseException) -> bool:
         """Whether this exception's type is one that the task lets be retried."""
         return not isinstance(error, self.never) and (not self.only or isinstance(error, self.only))
+
+
+def _error_types(name: str, given: object) -> tuple[type[BaseException], ...]:
+    types = several(name, given, type, "exception types, e.g. [ValueError]")
+    if wrong := [one for one in types if not issubclass(one, BaseException)]:
+        raise UsageError(f"{name} has {wrong[0]!r:.60}; it is a list of exception types, e.g. [ValueError]")
+    return types
 
 
 #: The four systems' policies and the converter's older schedule, in these terms (E11).

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from holdfast.domain.duration import Duration, duration
+from holdfast.domain.knobs import several
 from holdfast.domain.zones import first_showing, last_showing, zone_named
 from holdfast.errors import UsageError
 
@@ -55,6 +56,8 @@ class Window:
                 f'start and end are both "{self.start}"; a whole day is start="00:00", end="24:00"'
             )
         set_ = object.__setattr__
+        if not isinstance(self.days, (str, list, tuple)):
+            raise UsageError(f'days is {self.days!r:.40}; write e.g. "mon-fri" or ["sat", "sun"]')
         set_(self, "days", self.days if isinstance(self.days, str) else ",".join(map(str, self.days)))
         set_(self, "_days", _read_days(str(self.days)))
         set_(self, "_opens", opens)
@@ -102,10 +105,7 @@ class Windows:
     def __post_init__(self) -> None:
         set_ = object.__setattr__
         for name in ("allow", "deny"):
-            windows = getattr(self, name)
-            if isinstance(windows, Window) or not all(isinstance(window, Window) for window in windows):
-                raise UsageError(f"{name} is {windows!r:.80}; it is a list of Window(…)")
-            set_(self, name, tuple(windows))
+            set_(self, name, several(name, getattr(self, name), Window, "Window(…)"))
         set_(self, "ramp", duration(self.ramp))
         if self.next_opening(_ANY_MOMENT) is None:
             raise UsageError("these windows never open; allow some time that is not denied as well")

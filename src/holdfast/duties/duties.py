@@ -53,7 +53,6 @@ class Duties:
         schedules: Mapping[str, Schedule] | None = None,
     ) -> None:
         self._engine = engine
-        engine.expect = self.expect
         self._paused: frozenset[str] = frozenset()
         self._holds_due = 0.0
         self._known = False  #: somebody is expected, at the time of the next look for those who are due
@@ -97,14 +96,20 @@ class Duties:
 
     async def run(self) -> None:
         """Do each duty when it is due, for ever. A duty that fails is done again; it never ends the others."""
-        while True:
-            self._bell.clear()
-            pause = await self.turn()
-            try:
-                async with asyncio.timeout(pause):
-                    await self._bell.wait()
-            except TimeoutError:
-                continue
+        self._engine.promoters.append(self.expect)
+        try:
+            while True:
+                self._bell.clear()
+                await self._rest(await self.turn())
+        finally:
+            self._engine.promoters.remove(self.expect)  # another worker of this engine may go on
+
+    async def _rest(self, pause: float) -> None:
+        try:
+            async with asyncio.timeout(pause):
+                await self._bell.wait()
+        except TimeoutError:
+            pass
 
     async def turn(self) -> float:
         """Do what is due now, each duty once; in how many seconds the next one is."""

@@ -32,8 +32,8 @@ async def create_key(
             else f"only a key of the role owner has an owner; one of the role {role} reaches all jobs"
         )
     for word, text in (("owner", owner or ""), ("name", name)):
-        if len(text) > _LONGEST_NAME or not text.isprintable():
-            raise UsageError(f"{word} is {text[:40]!r}; it is up to {_LONGEST_NAME} printable characters")
+        if not isinstance(text, str) or len(text) > _LONGEST_NAME or not text.isprintable():
+            raise UsageError(f"{word} is {text!r:.60}; it is up to {_LONGEST_NAME} printable characters")
     if lasts is not None and not lasts:
         raise UsageError("a key that lasts no time is of no use; leave it out for one that does not expire")
     secret = PREFIX + urlsafe_b64encode(engine.ids.secret()).decode().rstrip("=")
@@ -48,13 +48,15 @@ async def create_key(
     return await engine.store.add_key(key, lasts=lasts), secret
 
 
-async def find_key(engine: Engine, secret: str) -> AccessKey | None:
+async def find_key(engine: Engine, secret: str | None) -> AccessKey | None:
+    if not isinstance(secret, str):  # whoever called sent none
+        return None
     key = await engine.store.key(digest_of(secret))
     return key if key is not None and key.is_valid(await engine.store.now()) else None
 
 
 async def revoke_key(engine: Engine, key_id: str, *, after: timedelta) -> None:
-    if not await engine.store.revoke_key(key_id, after=after):
+    if not isinstance(key_id, str) or not await engine.store.revoke_key(key_id, after=after):
         raise UnknownKey(key_id)
 
 

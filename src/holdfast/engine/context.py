@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, cast
 
 from holdfast.domain.job import Attempt, Claimed, JobId, Lease
+from holdfast.domain.knobs import a_function, word
 from holdfast.domain.lanes import Dependency
 from holdfast.engine.artefacts import Keeper
 from holdfast.engine.attempt_log import AttemptLog
@@ -138,9 +139,14 @@ class Job:
 
         The result must be JSON. A step whose attempt lost its lease raises `LeaseLost` and records nothing.
         """
+        if inspect.iscoroutine(function):  # `job.step("mail", send(x))`: it would run in every attempt
+            function.close()
+        a_function(
+            f"the step {name!r:.60}", function, "a function and its arguments: job.step(name, function, …)"
+        )
         if self._steps is None:
             self._steps = await self._store.steps(self.id)
-        if name in self._steps:
+        if word("name", name) in self._steps:
             return decode_any(self._steps[name])
         result = function(*args, **kwargs)
         if inspect.isawaitable(result):
@@ -157,7 +163,7 @@ class Job:
         What the block raises is judged as that dependency's doing, and nothing else is. When its breaker is open the
         block is not entered: `DependencyHeld` puts the job off until it may be tried again, and burns no attempt.
         """
-        called = Dependency(name, shard)
+        called = Dependency(word("name", name), shard)
         self.judged.add(called)
         if self.calls is None:  # outside of a worker: nobody to ask or to tell
             yield
@@ -172,7 +178,11 @@ class Job:
 
     async def progress(self, percent: float, message: str = "") -> None:
         """Say how far the work is. `LeaseLost` tells a handler that it works for nobody any more."""
-        await self._store.record_progress(self.lease, min(max(float(percent), 0.0), 100.0), message[:500])
+        try:
+            done = float(percent)
+        except (TypeError, ValueError):
+            raise UsageError(f"percent is {percent!r:.60}; it is a number, 0 to 100") from None
+        await self._store.record_progress(self.lease, min(max(done, 0.0), 100.0), str(message)[:500])
 
     async def artefact(self, name: str, data: bytes) -> str:
         """Keep a file with this job, where the setting `artefacts` says; the reference to return or to pass on.
@@ -184,7 +194,7 @@ class Job:
 
     def log(self, message: str, **facts: Any) -> None:
         """Say something that is kept with this attempt: `job.log("converted", pages=3)`."""
-        self.attempt_log().add(self._clock.now(), "INFO", message, facts)
+        self.attempt_log().add(self._clock.now(), "INFO", str(message), facts)
 
     def attempt_log(self) -> AttemptLog:
         if self.said is None:

@@ -26,7 +26,9 @@ from holdfast.domain.job import (
     LateResult,
     NewJob,
     WorkerRow,
+    named,
 )
+from holdfast.domain.knobs import number, whole, word
 from holdfast.domain.moves import FINISHED, NOTES, Kind
 from holdfast.domain.outbox import NewMessage
 from holdfast.domain.policy import Retry, judge_crash, judge_failure
@@ -57,7 +59,7 @@ from holdfast.engine.presentable import presentable
 from holdfast.engine.publishing import Publishing
 from holdfast.engine.settings import Settings
 from holdfast.engine.steering import Steering
-from holdfast.engine.tasks import STUCK_ACTIONS, Task, checked_word
+from holdfast.engine.tasks import STUCK_ACTIONS, Task
 from holdfast.errors import (
     Conflict,
     InsufficientCredits,
@@ -73,13 +75,13 @@ log = Log("holdfast.engine")
 
 #: How many rows a duty handles in one statement.
 BATCH = 500
+#: After so many refusals a sweep leaves the rest to the next one.
+MOST_REFUSED = 100
+#: How many jobs one page may hold, and how many rows of another kind one look may ask for.
+MOST_JOBS, MOST_ROWS = 10_000, 1_000_000
 #: In bytes, of what is said with a note; and the words that mean something in every event.
 LONGEST_NOTE = 4_000
 TAKEN = frozenset({"attempt", "epoch", "job", "kind", "name", "token"})
-
-
-def _nobody_waits(_delay: timedelta) -> None:
-    return None
 
 
 class Engine(Steering, Explaining, Outside, Publishing):
@@ -107,8 +109,8 @@ class Engine(Steering, Explaining, Outside, Publishing):
         self._enqueues: Coalescer[NewJob, Enqueued] = Coalescer(self._enqueue)
         self._publishes: Coalescer[NewMessage, None] = Coalescer(self._publish)
         self.reclaim_due = -math.inf  #: when this process should look for lost leases again
-        #: Told how soon something will be due that was put back here; whoever lets jobs into line sets it.
-        self.expect: Callable[[timedelta], None] = _nobody_waits
+        #: Those who let jobs into line: each is told how soon something will be due that was put back here.
+        self.promoters: list[Callable[[timedelta], None]] = []
         self._make_calls = calls
         self.broker = broker  #: told of jobs that wait, where workers get them from there
 
@@ -194,6 +196,11 @@ class Engine(Steering, Explaining, Outside, Publishing):
             until_deadline=None if left is None else left - elapsed,
             now=self.clock.now(),
         )
+
+    def expect(self, delay: timedelta) -> None:
+        """Something was put back here that will be due in *delay*."""
+        for tell in self.promoters:
+            tell(delay)
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def reclaim(self) -> int:
@@ -283,11 +290,23 @@ class Engine(Steering, Explaining, Outside, Publishing):
         return Reclaim(lost.lease, verdict, crashed=not lost.overran)
 
     async def time_out(self) -> int:
-        """Fail everything whose deadline has passed; how many."""
-        total = 0
-        while passed := await self.store.time_out(BATCH):
+        """Fail everything whose deadline has passed; how many. Together; one by one when something in it is refused (a hook
+        raised), which must not keep the others alive."""
+        total, refused, together, reason = 0, 0, BATCH, ""
+        while refused < MOST_REFUSED:
+            try:
+                passed = await self.store.time_out(together, skip=refused)
+            except StoreUnavailable:
+                raise
+            except Exception as error:
+                refused, together, reason = refused + (together == 1), 1, f"{type(error).__name__}: {error}"
+                continue
+            if not passed:
+                break
             total += len(passed)
             self.observers.timed_out(len(passed))
+        if refused:
+            log.warning("deadlines.refused", jobs=refused, reason=reason)
         return total
 
     async def purge(self, keep: Retention, task: str | None = None, *, patience: float | None = None) -> int:
@@ -316,8 +335,9 @@ class Engine(Steering, Explaining, Outside, Publishing):
         self, job_id: str, *, by: str = "api", reason: str = "", proviso: Proviso = ANYHOW
     ) -> None:
         """Queued or processing → cancelled. A running attempt is told to stop."""
-        await self.store.cancel(JobId(job_id), by, reason, proviso=proviso)
-        self._moved(JobId(job_id))
+        known = named(job_id)
+        await self.store.cancel(known, by, reason, proviso=proviso)
+        self._moved(known)
 
     async def retry(
         self,
@@ -332,7 +352,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
 
         *owner* refuses another's job. *from_step* forgets that step and every one recorded after it. *proviso*: only if.
         """
-        known = JobId(job_id)
+        known = named(job_id)
         if owner is not None:
             row = await self.job(known)
             if row.owner != owner:
@@ -365,6 +385,12 @@ class Engine(Steering, Explaining, Outside, Publishing):
 
         One whose dedupe key is held by a live twin stays a dead letter, and so does one that nobody pays for.
         """
+        if rate is not None:
+            number("rate", rate, 0.001, 1e6)
+        if limit is not None:
+            whole("limit", limit, 0, 10**9)
+        if queue is not None:
+            word("queue", queue)
         done = 0
         async for letter in self._walk(where):
             if limit is not None and done >= limit:
@@ -410,7 +436,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
         said = {key: value for key, value in meta.items() if value is not None}
         if (told := size(encode(said, what="a note"))) > LONGEST_NOTE:
             raise UsageError(f"a note has at most {LONGEST_NOTE:,} bytes, not {told:,}")
-        return await self.store.note(JobId(job_id), known[kind], checked_word("name", name), said)
+        return await self.store.note(named(job_id), known[kind], word("name", name), said)
 
     async def _walk(self, where: DeadLetterFilter) -> AsyncIterator[DeadLetter]:
         after: str | None = None
@@ -421,7 +447,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
 
     # -- looking ----------------------------------------------------------------------------------------------------
     async def job(self, job_id: str) -> JobRow:
-        row = await self.store.job(JobId(job_id))
+        row = await self.store.job(named(job_id))
         if row is None:
             raise UnknownJob(job_id)
         return row
@@ -437,7 +463,7 @@ class Engine(Steering, Explaining, Outside, Publishing):
             left = 1.0 if until is None else until - self.clock.monotonic()
             if left <= 0:
                 raise TimeoutError(f"job {job_id} is still {row.state} after {timeout}")
-            await self.store.wait_for_end(JobId(job_id), min(left, 1.0))
+            await self.store.wait_for_end(named(job_id), min(left, 1.0))
 
     async def result_of(self, row: JobRow) -> Any:
         """The result of a complete job, wherever it is. `ResultExpired` when retention has removed it."""
@@ -447,11 +473,10 @@ class Engine(Steering, Explaining, Outside, Publishing):
         return row.result if row.artefact is None else decode_any(await self.keeper.read(row.artefact))
 
     async def artefacts(self, job_id: str) -> list[Artefact]:
-        return await self.store.artefacts(JobId(job_id))
+        return await self.store.artefacts(named(job_id))
 
     async def jobs(self, where: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
-        if not 1 <= limit <= 10_000:
-            raise UsageError(f"limit is {limit}; a page holds 1 to 10,000 jobs")
+        whole("limit", limit, 1, MOST_JOBS)
         return await self.store.jobs(where, after=after, limit=limit)
 
     async def counts(self) -> dict[str, int]:
@@ -461,17 +486,21 @@ class Engine(Steering, Explaining, Outside, Publishing):
         return await self.store.workers()
 
     async def events(self, *, after: int = 0, limit: int = 1000, job_id: str | None = None) -> list[Event]:
-        return await self.store.events(after=after, limit=limit, job_id=JobId(job_id) if job_id else None)
+        whole("after", after, 0, 2**63 - 1)
+        whole("limit", limit, 1, MOST_ROWS)
+        only = None if job_id is None else named(job_id)
+        return await self.store.events(after=after, limit=limit, job_id=only)
 
     async def attempts(self, job_id: str) -> list[Attempt]:
-        return await self.store.attempts(JobId(job_id))
+        return await self.store.attempts(named(job_id))
 
     async def late_results(self, job_id: str) -> list[LateResult]:
-        return await self.store.late_results(JobId(job_id))
+        return await self.store.late_results(named(job_id))
 
     async def dead_letters(
         self, where: DeadLetterFilter, *, after: str | None = None, limit: int = 50
     ) -> list[DeadLetter]:
+        whole("limit", limit, 1, MOST_ROWS)
         return await self.store.dead_letters(where, after=after, limit=limit)
 
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int = 50) -> list[DeadLetterGroup]:

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.domain.breaker import BreakerState
 from holdfast.domain.explain import Explanation, explain
 from holdfast.domain.gates import Asking, Refusal, first_refusal
-from holdfast.domain.job import JobId, JobRow, Lane
+from holdfast.domain.job import JobId, JobRow, Lane, named
 from holdfast.domain.lanes import Dependency, Held, holding
 from holdfast.domain.limits import Rate
 from holdfast.domain.moves import State
@@ -60,7 +60,7 @@ class Explaining:
 
     async def explain(self, job_id: str) -> Explanation:
         """Why it is not running, and when it is expected to. `UnknownJob` when there is none."""
-        row, standing, caps = await self._seen(JobId(job_id))
+        row, standing, caps = await self._seen(named(job_id))
         if row.state is not State.QUEUED:
             return explain(Facts(row=row, standing=standing))
         task = self.tasks.get(row.task)

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import inspect
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from holdfast.domain.job import DeadLetterFilter, JobFilter
+from holdfast.domain.knobs import by_name
 from holdfast.domain.moves import State
 from holdfast.errors import UsageError
 
 Moment = datetime | str
+P = ParamSpec("P")
 F = TypeVar("F", JobFilter, DeadLetterFilter)
 
 
+def _by_name(make: Callable[P, F]) -> Callable[P, F]:
+    """A word that is none of its arguments is refused with a line that tells which there are."""
+    names = list(inspect.signature(make).parameters)
+
+    @wraps(make)
+    def read(*args: P.args, **where: P.kwargs) -> F:
+        if unknown := where.keys() - set(names):
+            told = ", ".join(name[:60] for name in sorted(unknown)[:5])
+            raise UsageError(f"no filter {told}; there are: {', '.join(names)}")
+        return make(*args, **where)
+
+    return read
+
+
+@_by_name
 def job_filter(
     *,
     state: str | Collection[str] | None = None,
@@ -29,26 +48,27 @@ def job_filter(
     key: str | None = None,
 ) -> JobFilter:
     try:
-        states = tuple(State(value) for value in _many(state))
+        states = tuple(State(value) for value in _many("state", state))
     except ValueError as error:
         raise UsageError(f"{error}; a state is one of {', '.join(State)}") from None
     return _checked(
         JobFilter(
             states=states,
-            tasks=_many(task),
-            queues=_many(queue),
-            owner=owner,
-            tag=tag,
-            args=args or {},
-            ids=_many(ids),
+            tasks=_many("task", task),
+            queues=_many("queue", queue),
+            owner=_one("owner", owner),
+            tag=_one("tag", tag),
+            args=dict(by_name("args", {} if args is None else args, '{"year": 2026}')),
+            ids=_many("ids", ids),
             created_after=_moment("created_after", created_after),
             created_before=_moment("created_before", created_before),
-            error_code=error_code,
-            key=key,
+            error_code=_one("error_code", error_code),
+            key=_one("key", key),
         )
     )
 
 
+@_by_name
 def dead_letter_filter(
     *,
     ids: str | Collection[str] | None = None,
@@ -62,12 +82,12 @@ def dead_letter_filter(
 ) -> DeadLetterFilter:
     return _checked(
         DeadLetterFilter(
-            ids=_many(ids),
-            tasks=_many(task),
-            queues=_many(queue),
-            reasons=_many(reason),
-            fingerprint=fingerprint,
-            owner=owner,
+            ids=_many("ids", ids),
+            tasks=_many("task", task),
+            queues=_many("queue", queue),
+            reasons=_many("reason", reason),
+            fingerprint=_one("fingerprint", fingerprint),
+            owner=_one("owner", owner),
             died_after=_moment("died_after", died_after),
             died_before=_moment("died_before", died_before),
         )
@@ -85,10 +105,19 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | dict) else [str(one) for one in value]
 
 
-def _many(value: Any) -> tuple[Any, ...]:
+def _many(name: str, value: Any) -> tuple[Any, ...]:
     if value is None:
         return ()
-    return (value,) if isinstance(value, str) else tuple(value)
+    many = (value,) if isinstance(value, str) else value
+    if not isinstance(many, Collection) or not all(isinstance(one, str) for one in many):
+        raise UsageError(f"{name} is {value!r:.60}; it is a text, or a list of texts")
+    return tuple(many)
+
+
+def _one(name: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"{name} is {value!r:.60}; it is a text")
+    return value
 
 
 def _moment(name: str, value: Moment | None) -> datetime | None:
@@ -98,7 +127,7 @@ def _moment(name: str, value: Moment | None) -> datetime | None:
     try:
         when = value if isinstance(value, datetime) else datetime.fromisoformat(value)
         return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         raise UsageError(f'{name} is {value!r}; write a moment, e.g. "2026-02-03T14:00:00Z"') from None
 
 

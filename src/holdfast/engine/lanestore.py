@@ -138,7 +138,8 @@ class LaneStore(Protocol):
     async def tick(self, name: str, *, before: datetime | None, last: datetime, due: datetime) -> bool:
         """Compare-and-set of a schedule's place: False when another process was first. *before* None: it is new."""
 
-    async def forget_schedule(self, name: str) -> bool: ...
+    async def forget_schedule(self, name: str) -> bool:
+        """Strike a schedule's place; whether there was one. Declared again, or still, it is new: ticks before are not missed."""
 
     async def now(self) -> datetime:
         """The store's clock."""

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from inspect import signature
 from typing import Any, NamedTuple
 
 from holdfast.domain.job import DeadLetterFilter, JobFilter, JobId, JobRow
+from holdfast.domain.knobs import number, word
 from holdfast.domain.moves import State
 from holdfast.domain.operation import FASTEST, SLOWEST, Doing, Operation, Progress
 from holdfast.engine.engine import Engine
@@ -53,9 +53,13 @@ async def begin(engine: Engine, plan: Plan, *, dry_run: bool = False) -> Operati
 def _operation(engine: Engine, plan: Plan) -> Operation:
     if plan.doing not in tuple(Doing):
         raise UsageError(f"{plan.doing!r} is no operation; it is one of {', '.join(Doing)}")
-    doing, where = Doing(plan.doing), plain(plan.where)
-    if plan.rate is not None and not SLOWEST <= plan.rate <= FASTEST:
-        raise UsageError(f"rate is {plan.rate}; it is how many a second, from {SLOWEST} to {FASTEST:,}")
+    doing = Doing(plan.doing)
+    _filter(doing, plan.where)  # as it was said: what is wrong with it is told in those words
+    where = plain(plan.where)
+    if plan.rate is not None:
+        number("rate", plan.rate, SLOWEST, FASTEST)
+    if plan.to_queue is not None:
+        word("to_queue", plan.to_queue)
     if plan.to_queue is not None and doing is not Doing.REDRIVE:
         raise UsageError("to_queue is for redrive; what is retried stays in its queue")
     if doing is Doing.DISCARD and not plan.because:
@@ -87,12 +91,7 @@ def _operation(engine: Engine, plan: Plan) -> Operation:
 
 
 def _filter(doing: Doing, where: dict[str, Any]) -> JobFilter | DeadLetterFilter:
-    make = job_filter if doing in _MEANT else dead_letter_filter
-    known = list(signature(make).parameters)
-    for name in where:
-        if name not in known:
-            raise UsageError(f"{doing} cannot be done by {name[:60]!r}; it takes: {', '.join(known)}")
-    return make(**where)
+    return job_filter(**where) if doing in _MEANT else dead_letter_filter(**where)
 
 
 async def _count(engine: Engine, operation: Operation) -> int:

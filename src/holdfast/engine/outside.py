@@ -7,13 +7,14 @@ from typing import Any
 
 from holdfast.domain.duration import duration
 from holdfast.domain.job import JobId, JobRow, Lease, Settlement
+from holdfast.domain.knobs import word
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.outside import LEASE, Done, Failed, Outcome, PutBack, Reply, Report
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
 from holdfast.engine.artefacts import Keeper
 from holdfast.engine.payload import encode
 from holdfast.engine.ports import Answer, Store
-from holdfast.engine.tasks import Task, checked_word
+from holdfast.engine.tasks import Task
 from holdfast.errors import Conflict, UnknownJob, UsageError
 
 #: How often a report is tried again when the job was moved meanwhile.
@@ -68,7 +69,7 @@ class Outside:
         """A report that is not believed changes nothing and is on record, once for each *name*; whether this is new."""
         await self._outside_job(job_id)
         told = {"why": _printable(why) or None, "by": _printable(by) or None}
-        return await self._note(job_id, checked_word("name", name), **told)
+        return await self._note(job_id, word("name", name), **told)
 
     async def _note(self, job_id: JobId, name: str, **told: Any) -> bool:
         said = {key: value for key, value in told.items() if value is not None}

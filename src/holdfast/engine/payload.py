@@ -96,7 +96,12 @@ class Signature:
     def __init__(self, function: Callable[..., Any], task: str) -> None:
         self.task = task
         hints = _hints(function)
-        parameters = inspect.signature(function).parameters
+        try:
+            parameters = inspect.signature(function).parameters
+        except (TypeError, ValueError):  # of a type or a function that is written in C
+            raise UsageError(
+                f"the arguments of {task} cannot be read; wrap it in a function of your own"
+            ) from None
         self.takes_job = "job" in parameters
         self._places: list[str] = []  # parameters that may be given by place
         self._by_name: set[str] = set()  # and those that may be given by name
@@ -122,7 +127,6 @@ class Signature:
                 self._by_name.add(name)
             # A default is not stored: the function's own applies when the job runs.
             fields.append((name, kind, msgspec.UNSET))
-        self._required_in_order = [name for name in self._places if name in self._required]
         self._decoder = _decoder(
             task, [field if field[0] not in self._required else field[:2] for field in fields]
         )
@@ -181,6 +185,8 @@ class Signature:
 
     def dump_many(self, calls: Iterable[Any], limit: int) -> list[str]:
         """The payloads of many calls: a tuple is by place, a mapping by name, anything else is the one argument."""
+        if not isinstance(calls, Iterable):
+            raise UsageError(f"enqueue_many({calls!r:.60}): give it a list of calls of {self.task}()")
         calls, texts = iter(calls), list[str]()
         while some := [self._bind_call(call) for call in islice(calls, _TOGETHER)]:
             texts += self._dump_together(some, limit)

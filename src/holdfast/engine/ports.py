@@ -166,7 +166,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None:
-        """Connect. `SchemaMismatch` when the schema is missing or newer; SQLite and memory migrate by themselves."""
+        """Connect. `SchemaMismatch` when the schema is missing, older or newer; SQLite and memory migrate by themselves."""
 
     async def close(self) -> None: ...
 
@@ -281,8 +281,9 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         """Processing → queued or failed, for leases that are still the current ones and still expired; those that are
         *stuck* need not be expired."""
 
-    async def time_out(self, limit: int) -> list[JobId]:
-        """Queued or processing → failed(TIMEOUT) for what passed its deadline."""
+    async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
+        """Queued or processing → failed(TIMEOUT) for what passed its deadline, the oldest first; all of it or, where a hook
+        raises, nothing. *skip* leaves out so many of the oldest."""
 
     async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
         """Remove what was kept long enough; how many rows. Call again until it answers 0.

@@ -7,12 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.domain.job import NewJob
+from holdfast.domain.knobs import by_name, word
 from holdfast.domain.schedule import Missed, Schedule, When, tick_id
-from holdfast.engine.tasks import Task, checked_word
+from holdfast.engine.tasks import Task
 
 #: The tag of every job that a schedule made, before its name.
 TAG = "schedule:"
 _LONGEST_TAG = 500
+#: What may be said of a schedule besides its task and its time.
+OPTIONS = ("name", "missed", "args", "queue", "owner")
 
 
 def declare(
@@ -26,9 +29,10 @@ def declare(
     owner: str | None = None,
 ) -> Schedule:
     """A schedule of *task*; what is wrong with it is said now, not at its first tick."""
-    [job] = task.options(queue=queue, owner=owner)._jobs([dict(args or {})])
+    arguments = by_name("args", {} if args is None else args, '{"year": 2026}')
+    [job] = task.options(queue=queue, owner=owner)._jobs([dict(arguments)])
     return Schedule(
-        name=checked_word("name", task.name if name is None else name),
+        name=word("name", task.name if name is None else name),
         task=task.name,
         when=when,
         missed=missed,

@@ -16,6 +16,7 @@ BROKERS = ("redis://", "rediss://", "amqp://", "amqps://", "memory://")
 PLACES = ("file://", "s3://", "memory://")
 _SWITCH = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
 KEEP_LOGS = ("failed", "always", "never")
+_MAY_BE_NONE = ("grace", "wait_for_store")
 _NUMBERS = (
     "concurrency", "min_concurrency", "payload_limit", "result_limit", "outbox_batch", "stuck_batch",
 )  # fmt: skip
@@ -43,6 +44,8 @@ class Settings:
     concurrency: int = 10  #: how many jobs one worker process runs at once
     min_concurrency: int | None = None  #: with it, their number varies between this and *concurrency*
     grace: timedelta = timedelta(seconds=30)  #: how long a stopping worker lets its jobs finish
+    #: how long a process that starts waits for a database that cannot be reached
+    wait_for_store: timedelta = timedelta(minutes=1)
     payload_limit: int = 1_000_000  #: bytes of arguments
     result_limit: int = 1_000_000  #: bytes of a result in the database
     artefacts: str | None = None  #: where larger results go: a folder, file:///… or s3://bucket/prefix
@@ -127,7 +130,7 @@ def _read(source: str, name: str, value: Any) -> Any:
             span = duration(value)
         except UsageError as error:
             raise UsageError(f"{source}: {error}") from None
-        if not span and name != "grace":
+        if not span and name not in _MAY_BE_NONE:
             raise UsageError(f"{source} is 0; it must be longer, e.g. 30s")
         return span
     try:

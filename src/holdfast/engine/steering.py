@@ -53,6 +53,12 @@ class Steering:
         """End a pause; whether there was one."""
         return await self.store.resume(await self.scope(kind, name), Cause.PAUSE, by=by)
 
+    async def forget_schedule(self, name: str) -> None:
+        """Strike one that no code declares any more; `UsageError` where there is none of that name."""
+        scope = await self.scope(ScopeKind.SCHEDULE, name)
+        await self.store.resume(scope, Cause.PAUSE, by="forget")
+        await self.store.forget_schedule(name)
+
     async def holds(self) -> list[Held]:
         return await self.store.holds()
 

@@ -8,16 +8,16 @@ from typing import Any
 
 from holdfast.domain.duration import spell
 from holdfast.domain.job import JobFilter, StuckJob
+from holdfast.domain.knobs import several, whole
 from holdfast.engine.engine import BATCH, Engine
-from holdfast.errors import UnknownTask, UsageError
+from holdfast.errors import UnknownTask
 
 
 async def find_stuck(
     engine: Engine, where: JobFilter, *, longer_than: timedelta | None, limit: int
 ) -> list[StuckJob]:
     """Of the tasks, the owner and the ids of *where*; *longer_than* instead of what each task says. Oldest first."""
-    if not 1 <= limit <= BATCH:
-        raise UsageError(f"limit is {limit}; at most {BATCH} stuck jobs are looked for at a time")
+    whole("limit", limit, 1, BATCH)
     for task in where.tasks:
         if task not in engine.tasks:
             raise UnknownTask(task[:100], engine.tasks)
@@ -31,6 +31,7 @@ async def find_stuck(
 
 async def take_back(engine: Engine, jobs: Sequence[StuckJob]) -> int:
     """How many; of the others somebody else was first, or they have ended."""
+    several("jobs", jobs, StuckJob, "what app.stuck() has found")
     unknown = [job.task for job in jobs if job.task not in engine.tasks]
     if unknown:
         raise UnknownTask(unknown[0], engine.tasks)

@@ -10,11 +10,12 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.domain.classify import Rule
-from holdfast.domain.duration import Duration, duration, optional
+from holdfast.domain.duration import Duration
 from holdfast.domain.errand import AGAIN_AFTER, Encode
 from holdfast.domain.fairness import LEVELS
 from holdfast.domain.job import Batch, Enqueued, JobId, JobRow, JobSpec, Lane, NewJob
 from holdfast.domain.keys import owner_key
+from holdfast.domain.knobs import moment, optional_span, whole, word
 from holdfast.domain.limits import Limits
 from holdfast.domain.policy import Retry
 from holdfast.engine.payload import Signature, result_reader
@@ -280,6 +281,8 @@ class Enqueuer(Generic[P, R]):
         return Handles(sender.send_sync(self._jobs(calls), self._options.connection), task, sender)
 
     def _jobs(self, calls: Iterable[Call]) -> Batch:
+        if self._options.id is not None:
+            raise UsageError("an id names one job; enqueue_many makes those of its jobs by itself")
         sender, spec = self._task._sender, self._spec()
         payloads = self._task.signature.dump_many(calls, sender.payload_limit)
         new_id = sender.new_id
@@ -293,8 +296,8 @@ class Enqueuer(Generic[P, R]):
     def _lane(self) -> Lane:
         lane, options = self._task.lane, self._options
         return lane._replace(
-            queue=lane.queue if options.queue is None else checked_word("queue", options.queue),
-            shard="" if options.shard is None else checked_word("shard", options.shard),
+            queue=lane.queue if options.queue is None else word("queue", options.queue),
+            shard="" if options.shard is None else word("shard", options.shard),
             fair=options.owner is not None,
         )
 
@@ -309,7 +312,7 @@ class Enqueuer(Generic[P, R]):
                     " drop one of them"
                 )
             slots = None if limits is None else limits.per_key.concurrency
-            return {"key": checked_word("key", options.key), "key_slots": slots or 1}
+            return {"key": word("key", options.key), "key_slots": slots or 1}
         if per_owner is not None and options.owner is not None:
             return {"key": owner_key(task.name, options.owner), "key_slots": per_owner}
         return {}
@@ -322,35 +325,28 @@ class Enqueuer(Generic[P, R]):
         task, options, policy = self._task, self._options, self._task.policy
         if options is _NO_OPTIONS:
             return task.plain_spec
-        if options.run_at is not None and options.run_at.tzinfo is None:
-            raise UsageError(
-                "run_at has no time zone; pass an aware datetime, e.g. datetime.now(timezone.utc)"
-            )
+        if options.run_at is not None and options.delay is not None:
+            raise UsageError("run_at and delay both say when it may start; drop one of them")
         deadline = options.deadline if options.deadline is not None else policy.deadline
+        at = moment("deadline", deadline) if isinstance(deadline, datetime) else None
         return replace(
             task.plain_spec,
             lane=self._lane(),
-            owner=None if options.owner is None else checked_word("owner", options.owner),
+            owner=None if options.owner is None else word("owner", options.owner),
             priority=checked_priority(options.priority),
             max_attempts=policy.retry.max_attempts
             if options.max_attempts is None
-            else checked_number("max_attempts", options.max_attempts, 1, 1000),
-            delay=optional(options.delay),
-            run_at=options.run_at,
-            deadline=None if deadline is None or isinstance(deadline, datetime) else duration(deadline),
-            deadline_at=deadline if isinstance(deadline, datetime) else None,
-            start_within=optional(options.start_within) or policy.start_within,
+            else whole("max_attempts", options.max_attempts, 1, 1000),
+            delay=optional_span("delay", options.delay),
+            run_at=None if options.run_at is None else moment("run_at", options.run_at),
+            deadline=None if isinstance(deadline, datetime) else optional_span("deadline", deadline),
+            deadline_at=at,
+            start_within=optional_span("start_within", options.start_within) or policy.start_within,
             **self._key(),
             dedupe=dedupe_digest(task.name, options.owner, options.dedupe_key),
-            dedupe_for=optional(options.dedupe_for) or policy.dedupe_for,
+            dedupe_for=optional_span("dedupe_for", options.dedupe_for) or policy.dedupe_for,
             tags=checked_tags(options.tags),
         )
-
-
-def checked_number(name: str, value: Any, least: int, most: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise UsageError(f"{name} is {value!r}; it is a whole number from {least} to {most}")
-    return value
 
 
 def checked_priority(value: Any) -> int:
@@ -361,37 +357,29 @@ def checked_priority(value: Any) -> int:
                 f"priority is {value[:40]!r}; it is one of {', '.join(LEVELS)}, or a whole number"
             )
         return LEVELS[value]
-    return checked_number("priority", value, -1000, 1000)
-
-
-def checked_word(name: str, value: Any) -> str:
-    """A name that every store can keep and find again."""
-    if not isinstance(value, str) or not 1 <= len(value) <= 500 or "\x00" in value or not value.isprintable():
-        raise UsageError(f"{name} is {str(value)[:40]!r}; it is a text of 1 to 500 printable characters")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{name} holds half a character; it must be proper text") from None
-    return value
+    return whole("priority", value, -1000, 1000)
 
 
 def checked_tags(tags: Any) -> tuple[str, ...]:
-    if isinstance(tags, str):
-        raise UsageError(f"tags is {tags!r}; it is a list of texts, e.g. tags=[{tags!r}]")
-    return tuple(checked_word("tags", tag) for tag in tags)
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise UsageError(f"tags is {tags!r:.60}; it is a list of texts, e.g. tags=[{str(tags)[:20]!r}]")
+    return tuple(word("tags", tag) for tag in tags)
 
 
-def checked_id(job_id: str) -> JobId:
-    """An id that the caller made: a UUID, so that it is the same kind of name as all others."""
-    if not isinstance(job_id, str) or not _UUID.fullmatch(job_id.lower()):
-        raise UsageError(f"id is {str(job_id)[:40]!r}; it must be a UUID, best of version 7")
-    return JobId(job_id.lower())
+def checked_id(job_id: object) -> JobId:
+    """An id that the caller made: a UUID, as such or as a text, so that it is the same kind of name as all others."""
+    text = str(job_id).lower()
+    if not _UUID.fullmatch(text):
+        raise UsageError(f"id is {job_id!r:.60}; it must be a UUID, best of version 7")
+    return JobId(text)
 
 
 def dedupe_digest(task: str, owner: str | None, key: str | None) -> bytes | None:
     """The dedupe key in its scope: this task, this owner."""
     if key is None:
         return None
+    if not isinstance(key, str) or not key:
+        raise UsageError(f"dedupe_key is {key!r:.60}; it is a text, and not an empty one")
     from hashlib import blake2b
 
     parts = "\x1f".join((task, owner or "", key))

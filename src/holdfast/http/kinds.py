@@ -67,7 +67,6 @@ Word = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(printa
 Note = Annotated[
     str, Field(max_length=500, description="Why; on record with what was done."), AfterValidator(printable)
 ]
-Whole = Annotated[int, Field(ge=0)]
 #: A JSON number: what is written "5" or true is none, and 5.0 is 5 as JSON Schema has it.
 Number = BeforeValidator(_number)
 

@@ -80,13 +80,6 @@ class EnqueuedPage(Told):
     jobs: list[EnqueuedView]
 
 
-class FailureView(Told):
-    code: str
-    message: str
-    at: datetime | None = None
-    attempt: int | None = None
-
-
 class JobView(Told):
     """A job as everyone sees it."""
 

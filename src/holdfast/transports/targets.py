@@ -75,7 +75,7 @@ _TOLD = ("amqp", "redis", "nats", "https", "memory")
 
 def read_target(topic: str, address: str, options: Mapping[str, Any]) -> Target:
     """`UsageError` in one line for an address of no known kind, without a host, or options that it has not."""
-    scheme, separator, _ = address.partition("://")
+    scheme, separator, _ = address.partition("://") if isinstance(address, str) else ("", "", "")
     if not separator:
         raise UsageError(f"the target of topic {topic} is no address; write e.g. amqp://user:password@host/")
     kind = KINDS.get(scheme)

@@ -12,7 +12,6 @@ from hashlib import sha256
 from holdfast.errors import BadSignature, UsageError
 
 PREFIX = "whsec_"
-SECRET_BYTES = 32
 #: How old, or how far ahead, a signed message may be.
 TOLERANCE = timedelta(minutes=5)
 _MOST_SIGNATURES = 20

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from holdfast.domain.cloudevent import of_test
 from holdfast.domain.job import JobId
+from holdfast.domain.knobs import word
 from holdfast.domain.webhook import Webhook
 from holdfast.engine.engine import BATCH, Engine
-from holdfast.engine.tasks import checked_word
 from holdfast.errors import Conflict, UnknownWebhook, UsageError
 from holdfast.webhooks.choosing import delivery_id, is_alone, read_events
 from holdfast.webhooks.delivering import delivery, find
@@ -176,7 +176,7 @@ async def _put(
             id=f"wh_{(token or engine.ids.job_id()).replace('-', '')}",
             url=url,
             events=events,
-            owner=None if owner is None else checked_word("owner", owner),
+            owner=None if owner is None else word("owner", owner),
             secrets=(write_secret(engine.ids.secret()),),
             inbound=inbound,
             description=description,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
 from typing import Annotated
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from systems.common import faulting
 from systems.common.cutting import FaultyProtocol, cut
+from systems.common.faulting import answer, drain
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,44 +32,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
 
 
-class Switch:
-    """The fault that is on now, if any, and how many requests it has seen."""
-
-    def __init__(self) -> None:
-        self._fault: Fault | None = None
-        self._until: float | None = None
-        self._seen: dict[str, int] = {}
-        self._off = asyncio.Event()
-        self.struck = 0  #: requests that were made to fail since the gateway began
-
-    def set(self, fault: Fault | None) -> None:
-        self._fault = fault
-        seconds = None if fault is None else fault.seconds
-        self._until = None if seconds is None else time.monotonic() + seconds
-        self._seen.clear()
-        self._off.set()  # whoever hangs because of the last one is let go
-        self._off = asyncio.Event()
-
-    def current(self) -> Fault | None:
-        if self._until is not None and time.monotonic() >= self._until:
-            self.set(None)
-        return self._fault
-
-    def strike(self, path: str) -> Fault | None:
-        """The fault for this request. Counted out, not drawn: of 10 requests at 30 % it is 3, and the same 3 each time."""
-        fault = self.current()
-        if fault is None:
-            return None
-        seen = self._seen[path] = self._seen.get(path, 0) + 1
-        if int(seen * fault.percent / 100) == int((seen - 1) * fault.percent / 100):
-            return None
-        self.struck += 1
-        return fault
-
-    async def wait_until_off(self) -> None:
-        off, until = self._off, self._until
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(off.wait(), None if until is None else max(until - time.monotonic(), 0))
+class Switch(faulting.Switch[Fault]):
+    """Of these faults."""
 
 
 class Faults:
@@ -96,31 +60,17 @@ class Faults:
             await self._switch.wait_until_off()
             cut(scope.get("client"))
         elif fault.status is not None:
-            await _drain(receive)
+            await drain(receive)
             asked = [] if fault.retry_after is None else [(b"retry-after", b"%d" % fault.retry_after)]
             body = b'{"type":"about:blank","status":%d,"code":"FAULT","detail":"A fault is switched on."}'
-            await _answer(send, fault.status, body % fault.status, b"application/problem+json", asked)
+            await answer(send, fault.status, body % fault.status, b"application/problem+json", asked)
         elif fault.garbage:
-            await _drain(receive)
-            await _answer(send, 200, b"\x00\xff<html><p>not what you asked for", b"application/xml", [])
+            await drain(receive)
+            await answer(send, 200, b"\x00\xff<html><p>not what you asked for", b"application/xml", [])
         elif fault.truncate:
             await self._app(scope, receive, _halving(send, scope))
         else:
             await self._app(scope, receive, send)
-
-
-async def _drain(receive: Receive) -> None:
-    """Read the request to its end, as a service does that fails late; the answer is then sure to arrive."""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            return
-
-
-async def _answer(send: Send, status: int, body: bytes, kind: bytes, more: list[tuple[bytes, bytes]]) -> None:
-    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _halving(send: Send, scope: Scope) -> Send:

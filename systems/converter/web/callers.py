@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 from fastapi import Request
 
 from holdfast import Holdfast, JobRow
+from systems.common.asking import key_of
 from systems.converter.codes import Code
 from systems.converter.web.problems import Refused
 from systems.converter.web.sessions import COOKIE, Sessions
 
 #: Where in a request's scope the value of Set-Cookie is left for the answer.
 SET_COOKIE = "converter.set_cookie"
-_LONGEST_KEY = 200
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -39,9 +39,8 @@ class Callers:
 
     async def of(self, request: Request) -> Caller:
         """Whoever sent *request*. Without a cookie it is somebody new, who is told a name with the answer."""
-        given = request.headers.getlist("authorization")
-        if given:
-            return await self._by_key(given)
+        if "authorization" in request.headers:
+            return await self._by_key(request)
         if request.method not in _SAFE:
             _must_be_our_page(request)
         name, renew = self._sessions.read(request.cookies.get(COOKIE, ""))
@@ -51,12 +50,8 @@ class Callers:
             request.scope[SET_COOKIE] = self._sessions.header(name, secure=secure)
         return Caller(owner=f"session:{name}")
 
-    async def _by_key(self, given: list[str]) -> Caller:
-        scheme, _, secret = given[0].strip().partition(" ")
-        secret = secret.strip()
-        key = None
-        if len(given) == 1 and scheme.lower() == "bearer" and 1 <= len(secret) <= _LONGEST_KEY:
-            key = await self._app.find_key(secret)
+    async def _by_key(self, request: Request) -> Caller:
+        key = await key_of(self._app, request)
         if key is None:
             challenge = {"www-authenticate": 'Bearer realm="converter", error="invalid_token"'}
             detail = "This key is not known, or not any more."

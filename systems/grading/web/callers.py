@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from holdfast import Holdfast, JobRow
+from systems.common.asking import key_of
 from systems.grading.web.problems import Refused, no_such_submission
 
-_LONGEST_KEY = 200
 _CHALLENGE = {"www-authenticate": 'Bearer realm="grading"'}
 
 
@@ -40,21 +40,16 @@ class Callers:
         self._has_keys = False
 
     async def of(self, request: Request) -> Caller:
-        given = request.headers.getlist("authorization")
-        if given:
-            return await self._by_key(given)
+        if "authorization" in request.headers:
+            return await self._by_key(request)
         if not self._has_keys:
             self._has_keys = bool(await self._app.keys())
         if self._has_keys or not _is_here(request):
             raise Refused(401, "NO_KEY", "Send a key as Authorization: Bearer …", _CHALLENGE)
         return Caller(name="local", owner=None, changes=True, operates=True)
 
-    async def _by_key(self, given: list[str]) -> Caller:
-        scheme, _, secret = given[0].strip().partition(" ")
-        secret = secret.strip()
-        key = None
-        if len(given) == 1 and scheme.lower() == "bearer" and 1 <= len(secret) <= _LONGEST_KEY:
-            key = await self._app.find_key(secret)
+    async def _by_key(self, request: Request) -> Caller:
+        key = await key_of(self._app, request)
         if key is None:
             raise Refused(401, "NO_KEY", "This key is not known, or not any more.", _CHALLENGE)
         if key.role == "owner":

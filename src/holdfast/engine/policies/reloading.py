@@ -68,6 +68,8 @@ class Reloader:
 
     def reload(self, tasks: Tasks, *, asked: bool = False) -> bool:
         """Read the file again if it has changed, or if *asked*; whether new policies are in force."""
+        if asked and self.path is None:
+            log.info("policies.none", hint="this process was started without a file of them")
         stamp = _stamp(self.path)
         if self.path is None or (stamp == self._stamp and not asked):
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
+from holdfast.domain.credit import Standing
 from holdfast.domain.job import Expired, JobId, Lease
 from holdfast.domain.moves import FINISHED, Kind, State
 from holdfast.domain.verdict import Bury, RetryAfter
@@ -86,13 +87,14 @@ def reclaim(tables: Tables, reclaims: Sequence[Reclaim], stuck: bool = False) ->
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------------
-def time_out(tables: Tables, limit: int) -> list[JobId]:
+def time_out(tables: Tables, limit: int, skip: int) -> list[JobId]:
     now = tables.clock.now()
-    passed = [
-        job
+    late = [
+        (job.deadline_at, job)
         for job in tables.jobs.values()
         if job.state not in FINISHED and job.deadline_at is not None and now > job.deadline_at
-    ][:limit]
+    ]
+    passed = [job for _, job in sorted(late, key=lambda one: one[0])][skip : skip + limit]
     for job in passed:
         time_out_one(tables, job)
     return [job.id for job in passed]
@@ -129,3 +131,7 @@ def _forget(tables: Tables, job: Job) -> None:
     del tables.jobs[job.id]
     if job.spec.dedupe and tables.dedupe.get(job.spec.dedupe) == job.id:
         del tables.dedupe[job.spec.dedupe]
+    for generation in range(1, job.generation + 1):  # what it has paid is in the ledger, which stays
+        _, standing = tables.ledger.holds.get((job.id, generation), (None, Standing.HELD))
+        if standing is not Standing.HELD:
+            del tables.ledger.holds[job.id, generation]

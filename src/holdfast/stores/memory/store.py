@@ -255,8 +255,8 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
         return self._write(lambda: recovering.reclaim(self._tables, reclaims, stuck))
 
-    async def time_out(self, limit: int) -> list[JobId]:
-        return self._write(lambda: recovering.time_out(self._tables, limit))
+    async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
+        return self._write(lambda: recovering.time_out(self._tables, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
         return self._write(lambda: recovering.purge(self._tables, task, keep, limit))
@@ -303,7 +303,10 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
     async def _wait(self, timeout: float) -> None:
         bell = self._bell
         try:
-            await asyncio.wait_for(bell.wait(), timeout)
+            async with asyncio.timeout(
+                timeout
+            ):  # `wait_for` of 3.11 may lose a cancellation that comes with the ring
+                await bell.wait()
         except TimeoutError:
             return
 

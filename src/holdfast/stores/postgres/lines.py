@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlunsplit
 
 import asyncpg
 
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, UsageError
 from holdfast.stores.postgres.arrays import Connection
-from holdfast.stores.postgres.refusals import DRIVER_ERRORS, LOST, translate
+from holdfast.stores.postgres.refusals import DRIVER_ERRORS, LOST, readable, translate
 
 T = TypeVar("T")
 
@@ -38,10 +38,13 @@ END_SECONDS = 2.0
 
 class Lines:
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        parts = readable(url)
         options = dict(parse_qsl(parts.query))
+        prepare = options.pop("prepare", "on")
+        if prepare not in ("on", "off"):
+            raise UsageError(f"prepare is {prepare[:40]!r} in the URL of PostgreSQL; it is on or off")
         #: `?prepare=off`: behind a pooler in transaction mode nothing may be kept on a connection.
-        self.pooled = options.pop("prepare", "on") == "off"
+        self.pooled = prepare == "off"
         self.url = urlunsplit(parts._replace(query=urlencode(options)))
         self._lines: dict[str, _Line] = {}
         self._idle: dict[Connection, None] = {}  #: used by nobody now, the last one used last

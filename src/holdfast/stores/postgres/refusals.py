@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import socket
+import ssl
+from urllib.parse import SplitResult, urlsplit
 
 import asyncpg
 
-from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
+from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable, UsageError
 
 _AWAY = (
     OSError,
@@ -76,12 +78,29 @@ def translate(error: BaseException, url: str) -> StoreError:
             return StoreUnavailable(
                 f"PostgreSQL at {where} has no connection left; raise its max_connections, or put a pooler before it"
             )
+        case asyncpg.ClientConfigurationError():
+            return StoreError(f"the URL of PostgreSQL at {where} says something it cannot: {error}")
+        case ConnectionError() if "rejected SSL" in str(error):
+            return StoreError(
+                f"PostgreSQL at {where} speaks no TLS; set it up there, or drop sslmode from the URL"
+            )
+        case ssl.SSLCertVerificationError():
+            return StoreError(
+                f"the certificate of PostgreSQL at {where} is not trusted: {error.verify_message}"
+            )
+        case socket.gaierror():
+            return StoreUnavailable(
+                f"PostgreSQL at {where} cannot be reached: nobody knows a host of that name"
+            )
         case TimeoutError():
             return StoreUnavailable(f"PostgreSQL at {where} did not answer in time")
         case _ if isinstance(error, _AWAY):
             return StoreUnavailable(f"PostgreSQL at {where} cannot be reached; is it running?")
         case asyncpg.InsufficientPrivilegeError():
-            return StoreError(f"the database user may not do this at {where}: {error}")
+            return StoreError(
+                f"the database user may not do this at {where}: {error}; connect as the owner of the schema, or grant it:"
+                " to migrate CREATE on the database, to work USAGE on schema holdfast and all on its tables and sequences"
+            )
     return StoreError(f"PostgreSQL at {where} refused: {type(error).__name__}: {error}")
 
 
@@ -96,6 +115,19 @@ def _is_of_a_pooler(error: BaseException) -> bool:
     return isinstance(
         error, (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
     ) or (isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error))
+
+
+def readable(url: str) -> SplitResult:
+    """Its parts; a `UsageError` where host or port are none."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.hostname, parts.port
+    except ValueError:
+        raise UsageError(
+            "host or port of the URL of PostgreSQL cannot be read; write postgresql://user:password@host:5432/database,"
+            " with %-codes for / : @ ? # in the password"
+        ) from None
+    return parts
 
 
 def shown(url: str) -> str:

@@ -70,7 +70,8 @@ def translate(error: sqlite3.Error, path: str) -> StoreError:
             f"{name} or its folder is read-only; let this user write there or choose another file"
         )
     if "unable to open" in text:
-        return StoreError(f"{name} cannot be opened; its folder must exist and be writable")
+        rooted = " (a path from the root has four slashes: sqlite:////…)" if path.find("/") > 0 else ""
+        return StoreError(f"{name} cannot be opened; its folder must exist and be writable{rooted}")
     if "not a database" in text or "malformed" in text:
         return StoreError(f"{name} is not a database or is damaged; restore it or choose another file")
     if "disk I/O" in text:

@@ -88,17 +88,18 @@ def _holds(move: Move, lease: Lease) -> bool:
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------------
-def overdue(move: Move, limit: int) -> Iterator[Found]:
+def overdue(move: Move, limit: int, skip: int = 0) -> Iterator[Found]:
     """Whose deadline has passed, wherever they are."""
     return move.jobs(
-        "deadline_at IS NOT NULL AND phase <= 2 AND deadline_at < ? ORDER BY deadline_at LIMIT ?",
+        "deadline_at IS NOT NULL AND phase <= 2 AND deadline_at < ? ORDER BY deadline_at LIMIT ? OFFSET ?",
         move.now,
         limit,
+        skip,
     )
 
 
-def time_out(move: Move, limit: int) -> list[JobId]:
-    passed = list(overdue(move, limit))
+def time_out(move: Move, limit: int, skip: int) -> list[JobId]:
+    passed = list(overdue(move, limit, skip))
     for job in passed:
         time_out_one(move, job)
     return [job.uid for job in passed]
@@ -117,6 +118,11 @@ def purge(move: Move, task: str | None, keep: Retention, limit: int) -> int:
     if keep.jobs is not None:
         rows = move.run("purge_jobs", before=move.now - span(keep.jobs), task=task, limit=limit).fetchall()
         listed = to_json([number for (number,) in rows])
+        move.connection.execute(  # what it has paid is in the ledger, which stays
+            "DELETE FROM holdfast_credit_hold WHERE standing <> 'held'"
+            " AND job IN (SELECT uid FROM holdfast_job WHERE id IN (SELECT value FROM json_each(?)))",
+            (listed,),
+        )
         for table, column in _PLACES:
             move.connection.execute(
                 f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", (listed,)

@@ -1,0 +1,117 @@
+"""What `@app.task(…)` may say. Each option is checked where it is written, not hours later in a worker."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from holdfast.domain.credit import MOST
+from holdfast.domain.knobs import a_function, number, optional_span, span, typed, whole, word
+from holdfast.domain.limits import Limits
+from holdfast.domain.policy import Retry
+from holdfast.engine.tasks import EXECUTORS, STUCK_ACTIONS, Policy
+from holdfast.errors import UsageError
+
+
+def task_name(handler: object, given: object) -> str:
+    """The name that is stored with the jobs: as *given*, else that of the *handler*."""
+    if not callable(handler):
+        raise UsageError(
+            f"{handler!r:.60} is no function; write @app.task above one, with options by keyword: @app.task(name=…)"
+        )
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise UsageError(f"{handler!r:.60} yields; a task returns its result, e.g. as a list")
+    name = getattr(handler, "__name__", None) if given is None else given
+    if name is None:
+        raise UsageError(f"{handler!r:.60} has no name; give its task one: name=…")
+    return word("name", name)
+
+
+def read_policy(name: str, handler: Callable[..., Any], options: Mapping[str, Any]) -> Policy:
+    """What a task says of itself; where it says nothing, `Policy` does."""
+    known = Policy.__dataclass_fields__
+    if unknown := options.keys() - known:
+        raise UsageError(
+            f"no task option {', '.join(sorted(unknown))}; there are: name, {', '.join(sorted(known))}"
+        )
+    is_async = inspect.iscoroutinefunction(handler)
+    said = {option: _READ[option](option, value) for option, value in options.items() if option in _READ}
+    if said.get("execute") is None:
+        said["execute"] = "async" if is_async else "process" if said.get("timeout") else "thread"
+    policy = Policy(**said)
+    if policy.execute == "async" and not is_async:
+        raise UsageError(f"{name} is a plain function; it runs with execute='thread' or 'process'")
+    if policy.execute == "thread" and is_async:
+        raise UsageError(
+            f"{name} is an async function, which runs on the loop; leave out execute=, or write it as a plain def"
+        )
+    if policy.topic is None and policy.encode is not None:
+        raise UsageError(f"{name} has encode= and no topic=; say where its messages go")
+    if policy.topic is not None and policy.execute != "outside":
+        raise UsageError(f'{name} has a topic, so others execute it; declare it with execute="outside"')
+    return policy
+
+
+def _retry(option: str, value: Any) -> Retry:
+    if value is None:
+        return Retry()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Retry(value)
+    return typed(option, value, Retry, "a Retry(…), or how many attempts there are in all")
+
+
+def _longer_than_none(option: str, value: Any) -> timedelta | None:
+    found = optional_span(option, value)
+    if found is not None and not found:
+        raise UsageError(f"{option} is 0; write a longer time, or None for none")
+    return found
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[str, Any], str]:
+    def read(option: str, value: Any) -> str:
+        if value not in choices:
+            raise UsageError(f"{option} is {value!r:.60}; it is one of {', '.join(choices)}")
+        return str(value)
+
+    return read
+
+
+def _rules(option: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise UsageError(f"{option} is {value!r:.60}; it is a list of functions")
+    return tuple(
+        a_function(option, rule, "a list of functions, each from an exception to a code") for rule in value
+    )
+
+
+def _or_none(read: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    return lambda option, value: None if value is None else read(option, value)
+
+
+_READ: Mapping[str, Callable[[str, Any], Any]] = {
+    "queue": word,
+    "retry": _retry,
+    "timeout": _longer_than_none,
+    "lease": _longer_than_none,
+    "depends_on": _or_none(word),
+    "execute": _or_none(_one_of(EXECUTORS)),
+    "max_crashes": lambda option, value: whole(option, value, 1, 1000),
+    "store_result": lambda option, value: typed(option, value, bool, "True or False"),
+    "deadline": _longer_than_none,
+    "dedupe_for": optional_span,
+    "start_within": _longer_than_none,
+    "stuck_after": _longer_than_none,
+    "stuck_action": _one_of(STUCK_ACTIONS),
+    "version": lambda option, value: whole(option, value, 1, 1_000_000),
+    "rules": _rules,
+    "limits": _or_none(lambda option, value: typed(option, value, Limits, "a Limits(concurrency=…, rate=…)")),
+    "cost": lambda option, value: number(option, value, 0, 1e9),
+    "price": lambda option, value: whole(option, value, 0, MOST),
+    "topic": _or_none(word),
+    "encode": _or_none(
+        lambda option, value: a_function(option, value, "a function from an Errand to a body and its headers")
+    ),
+    "again_after": lambda option, value: span(option, value, timedelta(milliseconds=100), timedelta(days=30)),
+}

@@ -1,0 +1,152 @@
+"""Verbs that are called wrongly: one line that says what is wrong with the call, whatever the store, and nothing happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from holdfast import THIS_JOB, Holdfast, Job, UsageError
+from tests.integration.world import ONCE, Database, work
+
+pytestmark = pytest.mark.anyio
+
+Call = Callable[[Any, Any], Awaitable[Any]]
+CALLS: dict[str, list[Call]] = {
+    r"a job is named by its id, a text, and not by <Handle echo .*>; of a handle it is \.id": [
+        lambda app, handle: app.job(handle),
+        lambda app, handle: app.result(handle, "1s"),
+        lambda app, handle: app.retry(handle),
+        lambda app, handle: app.cancel(handle),
+        lambda app, handle: app.attempts(handle),
+        lambda app, handle: app.events(job_id=handle),
+        lambda app, handle: app.explain(handle),
+        lambda app, handle: app.end(handle, None, generation=1, worker="w"),
+    ],
+    r"no filter bogus; there are: ": [
+        lambda app, handle: app.jobs(bogus=1),
+        lambda app, handle: app.dead_letters(bogus=1),
+        lambda app, handle: app.redrive(bogus=1),
+        lambda app, handle: app.discard(reason="x", bogus=1),
+    ],
+    r"(task|ids) is 3; it is a text, or a list of texts": [
+        lambda app, handle: app.jobs(task=3),
+        lambda app, handle: app.dead_letters(ids=3),
+        lambda app, handle: app.redrive(3),
+    ],
+    r"owner is 3; it is a text": [lambda app, handle: app.jobs(owner=3)],
+    r"args is 3; it gives values by name": [lambda app, handle: app.jobs(args=3)],
+    r"died_after is 3; write a moment": [lambda app, handle: app.dead_letters(died_after=3)],
+    r"limit is .*; it is a whole number, [01] to ": [
+        lambda app, handle: app.jobs(limit="x"),
+        lambda app, handle: app.jobs(limit=0),
+        lambda app, handle: app.events(limit="x"),
+        lambda app, handle: app.events(limit=-1),
+        lambda app, handle: app.dead_letters(limit=0),
+        lambda app, handle: app.redrive(limit="x"),
+        lambda app, handle: app.operations(limit=-1),
+        lambda app, handle: app.stuck(limit="x"),
+    ],
+    r"after is .*; it is a whole number": [lambda app, handle: app.events(after="x")],
+    r"rate is .*; it is a number": [
+        lambda app, handle: app.redrive(rate=0),
+        lambda app, handle: app.redrive(rate="x"),
+    ],
+    r"queue is 3; it is a text": [lambda app, handle: app.redrive(to_queue=3)],
+    r"rate is 'x'; it is a number": [lambda app, handle: app.operate("retry", rate="x")],
+    r"no filter \w+; there are: state": [lambda app, handle: app.operate("retry", bogus=1)],
+    r"to_queue is 3; it is a text": [lambda app, handle: app.operate("redrive", to_queue=3)],
+    r"no operation has the id 3": [lambda app, handle: app.operation(3)],
+    r"jobs is .*; it is a list of what app.stuck": [
+        lambda app, handle: app.take_back([handle.id]),
+        lambda app, handle: app.take_back(handle),
+    ],
+    r"(name|owner) is 3; it is up to 200 printable": [
+        lambda app, handle: app.create_key("admin", name=3),
+        lambda app, handle: app.create_key("owner", owner=3),
+    ],
+    r"no valid key has the id 3": [lambda app, handle: app.revoke_key(3)],
+    r"no queue named 3; there are: default": [
+        lambda app, handle: app.pause(3),
+        lambda app, handle: app.resume(3),
+    ],
+    r"no dependency named 3; there are none": [lambda app, handle: app.open_breaker(3)],
+    r"concurrency is .*; it is a whole number": [
+        lambda app, handle: app.run_worker(concurrency=0, until_idle=True),
+        lambda app, handle: app.run_worker(concurrency="x", until_idle=True),
+    ],
+    r"queues is .*; it is a list of names": [
+        lambda app, handle: app.run_worker(queues="default", until_idle=True),
+        lambda app, handle: app.run_worker(queues=[3], until_idle=True),
+        lambda app, handle: app.run_worker(queues=3, until_idle=True),
+    ],
+    r"queues is empty; name those to serve": [lambda app, handle: app.run_worker(queues=[], until_idle=True)],
+}
+
+
+async def test_a_wrong_call_is_refused_in_one_line_and_does_nothing(
+    db: Database, app: Holdfast
+) -> None:  # E47
+    @app.task
+    async def echo(value: int) -> int:
+        return value
+
+    async with app:
+        handle = await echo.enqueue(1)
+        for why, calls in CALLS.items():
+            for call in calls:
+                with pytest.raises(UsageError, match=why) as refused:
+                    await call(app, handle)
+                assert "\n" not in str(refused.value)
+        assert await app.find_key(None) is None
+        assert (await handle.job()).attempt == 0
+        assert len(await app.events()) == 1
+
+
+async def test_a_worker_that_is_given_a_queue_without_tasks_says_so(
+    app: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(queue="mail")
+    async def echo(value: int) -> int:
+        return value
+
+    async with app:
+        await app.run_worker(queues=["mail"], until_idle=True)
+        assert "queues.strange" not in caplog.text
+        await app.run_worker(queues=["mail", "mial"], until_idle=True)
+    assert "queues.strange queues=['mial']" in caplog.text
+
+
+async def test_a_wrong_call_inside_a_handler_fails_the_job_with_one_line(app: Holdfast) -> None:  # E40 E47
+    async def send() -> str:
+        return "sent"
+
+    mistakes: dict[str, Callable[[Any], Awaitable[Any]]] = {
+        "the step 'mail' is <coroutine .*; it is a function and its arguments": lambda job: job.step(
+            "mail", send()
+        ),
+        "the step 'mail' is None; it is a function": lambda job: job.step("mail", None),
+        "name is 3; it is a text": lambda job: job.step(3, send),
+        "percent is 'half'; it is a number, 0 to 100": lambda job: job.progress("half"),
+    }
+
+    @app.task(retry=ONCE)
+    async def err(why: str, *, job: Job = THIS_JOB) -> None:
+        job.log(3)  # type: ignore[arg-type]
+        await mistakes[why](job)
+
+    @app.task(retry=ONCE)
+    async def depend(*, job: Job = THIS_JOB) -> None:
+        async with job.dependency(""):
+            pass
+
+    async with app:
+        handles = {why: await err.enqueue(why) for why in mistakes}
+        handles["name is ''; it is a text"] = await depend.enqueue()
+        await work(app)
+        for why, handle in handles.items():
+            [letter] = await app.dead_letters(ids=[handle.id])
+            assert re.search(why, letter.detail), letter.detail
+            assert (letter.reason, (await handle.job()).attempt) == ("BAD_CALL", 1)

@@ -1,0 +1,219 @@
+"""What `@app.task`, `app.dependency` and `app.queue` are told wrongly is refused where it is written, in one line."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    BreakerPolicy,
+    BudgetPolicy,
+    Every,
+    Holdfast,
+    Limit,
+    LimiterPolicy,
+    Limits,
+    Retention,
+    Retry,
+    UsageError,
+    Window,
+    Windows,
+    exponential,
+    polynomial,
+    table,
+)
+
+NO_NAME = [3, b"x", "", "a\0b", "x" * 501, ["x"]]
+NO_SPAN = ["soon", -1, 0, "0s", [1], True, float("nan"), datetime(2026, 1, 1, tzinfo=UTC)]
+WRONG: dict[str, list[Any]] = {
+    "name": NO_NAME,
+    "queue": [*NO_NAME, None],
+    "retry": ["3", 3.5, True, 0, {"max_attempts": 3}, [1]],
+    "timeout": NO_SPAN,
+    "lease": NO_SPAN,
+    "depends_on": NO_NAME,
+    "execute": ["fast", 3, [], "thread"],
+    "max_crashes": ["3", 0, -1, 2.5, None, True],
+    "store_result": ["no", 1, None],
+    "deadline": NO_SPAN,
+    "dedupe_for": ["x", -1, []],
+    "start_within": NO_SPAN,
+    "stuck_after": NO_SPAN,
+    "stuck_action": ["kill", 3, []],
+    "version": ["1", 0, 1.5, None, True],
+    "rules": [3, "x", [3], None, {"a": 1}],
+    "limits": [3, {"concurrency": 2}, Limit(concurrency=2)],
+    "cost": ["x", -1, float("nan"), None, True],
+    "price": ["x", -1, 1.5, None, True],
+    "topic": [3, ""],
+    "encode": [3, "json"],
+    "again_after": ["x", None, 0],
+}
+
+
+@pytest.fixture
+def app() -> Holdfast:
+    return Holdfast("memory://")
+
+
+@pytest.mark.parametrize(("option", "value"), [(name, value) for name in WRONG for value in WRONG[name]])
+def test_a_wrong_option_of_a_task_is_named_in_one_line(app: Holdfast, option: str, value: Any) -> None:  # E47
+    async def ship() -> None: ...
+
+    with pytest.raises(UsageError) as refused:
+        app.task(**{option: value})(ship)
+    said = str(refused.value)
+    assert option in said or "ship is an async function" in said
+    assert "\n" not in said
+    assert len(said) < 300
+    assert app.tasks == {}
+
+
+def test_what_a_task_may_say_is_kept_as_it_was_meant(app: Holdfast) -> None:
+    rule = lambda error: None  # noqa: E731
+
+    @app.task(
+        name="mail", queue="post", retry=3, timeout="1m", lease=30, depends_on="smtp", max_crashes=1, store_result=False,
+        deadline=timedelta(hours=1), dedupe_for=0, start_within="5m", stuck_after=None, stuck_action="retry", version=2,
+        rules=[rule], limits=Limits(concurrency=2), cost=0, price=5, execute="process",
+    )  # fmt: skip
+    def send() -> None: ...
+
+    policy = send.policy
+    assert (send.name, policy.queue, policy.depends_on, policy.execute) == ("mail", "post", "smtp", "process")
+    assert (policy.retry.max_attempts, policy.max_crashes, policy.version) == (3, 1, 2)
+    spans = [policy.timeout, policy.lease, policy.deadline, policy.start_within]
+    assert spans == [timedelta(seconds=60), timedelta(seconds=30), timedelta(hours=1), timedelta(minutes=5)]
+    assert (policy.dedupe_for, policy.stuck_after, policy.stuck_action) == (timedelta(), None, "retry")
+    assert (policy.store_result, policy.rules, policy.cost, policy.price) == (False, (rule,), 0, 5)
+
+
+def test_what_is_no_function_cannot_be_a_task(app: Holdfast) -> None:
+    def yields() -> Iterator[int]:
+        yield 1
+
+    async def yields_too() -> AsyncIterator[int]:
+        yield 1
+
+    wrong: list[tuple[Any, str]] = [
+        ("mail", "'mail' is no function; write @app.task above one"),
+        (None, "None is no function"),
+        (functools.partial(print, 1), "has no name; give its task one: name="),
+        (int, "the arguments of int cannot be read"),
+        (yields, "yields; a task returns its result"),
+        (yields_too, "yields; a task returns its result"),
+    ]
+    for function, why in wrong:
+        with pytest.raises(UsageError, match=why):
+            app.task(function)
+    assert app.tasks == {}
+    assert app.task(name="say")(functools.partial(print, 1)).name == "say"
+
+
+WRONG_OF_A_DEPENDENCY: dict[str, list[Any]] = {
+    "name": NO_NAME,
+    "breaker": [{}, {"window": 20}, True, False, LimiterPolicy()],
+    "limiter": [{}, 3, BreakerPolicy()],
+    "budget": [{}, False],
+    "probe": [3, "nonsense", "ftp://gateway/health", "http://"],
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [(name, value) for name, values in WRONG_OF_A_DEPENDENCY.items() for value in values],
+)
+def test_a_wrong_option_of_a_dependency_is_named_in_one_line(
+    app: Holdfast, option: str, value: Any
+) -> None:  # E17
+    given: dict[str, Any] = {"name": "gateway", option: value}
+    with pytest.raises(UsageError, match=f"^{option} is ") as refused:
+        app.dependency(**given)
+    assert "\n" not in str(refused.value)
+    assert app.admission.dependencies == {}
+
+
+def test_a_dependency_is_guarded_as_it_is_told(app: Holdfast) -> None:
+    async def probe() -> bool:
+        return True
+
+    app.dependency("gateway", breaker=None, limiter=LimiterPolicy(), budget=BudgetPolicy(), probe=probe)
+    assert app.admission.dependencies["gateway"].breaker is None
+    app.dependency("gateway", probe="https://gateway.example/health")
+    assert app.admission.dependencies["gateway"].breaker == BreakerPolicy()
+
+
+@pytest.mark.parametrize(("name", "limits"), [(3, Limits()), ("", Limits()), ("mail", {}), ("mail", Limit())])
+def test_wrong_limits_of_a_queue_are_refused(app: Holdfast, name: Any, limits: Any) -> None:
+    with pytest.raises(UsageError):
+        app.queue(name, limits)
+    assert app.admission.queues == {}
+
+
+@pytest.mark.parametrize("attempts", [True, "3", 2.5, 0, 1001])
+def test_attempts_are_a_whole_number(attempts: Any) -> None:
+    with pytest.raises(UsageError, match="max_attempts is"):
+        Retry(attempts)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("factor", value) for value in ("x", None, 0, True)),
+        *(("backoff", value) for value in ("x", 3)),
+        *(("only", value) for value in (3, ["x"], [int], ValueError)),
+        *(("never", value) for value in ("x", [3])),
+        *(("attempts_by_code", value) for value in (3, {"X": "y"}, {3: 1}, {"X": True})),
+        ("windows", 3),
+    ],
+)
+def test_a_wrong_part_of_a_retry_policy_is_named(option: str, value: Any) -> None:  # E11
+    with pytest.raises(UsageError, match=option):
+        Retry(**{option: value})
+
+
+def test_curves_and_windows_of_the_wrong_kind_are_refused() -> None:  # E11
+    wrong: list[Any] = [3, None, [], "5s", ["x"]]
+    for delays in wrong:
+        with pytest.raises(UsageError):
+            table(delays)
+    for number in wrong[:3]:
+        with pytest.raises(UsageError):
+            exponential("5s", number if number != 3 else 0.5)
+        with pytest.raises(UsageError):
+            polynomial("5s", number if number != 3 else -1)
+    with pytest.raises(UsageError, match="days is 3"):
+        Window(days=3)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="allow is 3; it is a list of Window"):
+        Windows(allow=3)  # type: ignore[arg-type]
+
+
+def test_whatever_else_an_app_declares_wrongly_is_refused_in_one_line(app: Holdfast) -> None:  # E47
+    async def ship(order: int = 1) -> None: ...
+
+    told: Any = app
+    task = app.task(ship)
+    mistakes: dict[str, Any] = {
+        "no event 3; there are: queued": lambda: told.on(3),
+        "no event named; there are: queued": told.on,
+        "a hook is 3; it is a function": lambda: told.on("failed")(3),
+        "a middleware is 3": lambda: told.middleware(3),
+        "a lifespan is 3": lambda: told.lifespan(3),
+        "the topic of a message is a text, not a int": lambda: told.topic(3, to="memory://"),
+        "the topic 'a.*cannot be printed": lambda: told.topic("a\0", to="memory://"),
+        "the target of topic x is no address": lambda: told.topic("x", to=3),
+        "strict is 'no'; it is True or False": lambda: told.topic("x", to="memory://", strict="no"),
+        "args is 3; it gives values by name": lambda: told.schedule(task, Every("5m"), args=3),
+        "no schedule option when; there are: name": lambda: told.schedule(task, Every("5m"), when=3),
+        "a schedule says when": lambda: told.schedule(task),
+        "retention is '30d'; it is a Retention": lambda: Holdfast("memory://", retention="30d"),  # type: ignore[arg-type]
+    }
+    for why, mistake in mistakes.items():
+        with pytest.raises(UsageError, match=why):
+            mistake()
+    assert (app.topics, app.schedules, app._hooks, app._middleware) == ({}, {}, [], [])
+    Holdfast("memory://", retention=Retention(results="7d"))  # type: ignore[arg-type]
