@@ -7,12 +7,15 @@ now, the retry budget, rates and quotas of owners, and gates of plug-ins. What t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
 from holdfast.domain.gates import Asking, Hold, Reject, first_refusal
+from holdfast.domain.guard import Call
 from holdfast.domain.job import Claimed, Lane, Lease, Session, Settlement
 from holdfast.domain.keys import own_key
 from holdfast.domain.lanes import Dependency
@@ -22,11 +25,14 @@ from holdfast.engine.lanestore import Cap, Refusal
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.worker.brokered import Source
-from holdfast.worker.dependencies import TRIAL_SPAN, Dependencies, Pass
+from holdfast.worker.dependencies import TRIAL_SPAN, Dependencies
 
 log = Log("holdfast.worker")
 
 
+#: A group that had nothing is left alone while others have plenty, for so many times as long as it took to ask it, and half a
+#: second at the most: each group is a statement of its own, and asking in vain shall not take more than a fiftieth of the time.
+PATIENCE, LONGEST_REST = 50, 0.5
 #: When a gate does not say until when it holds.
 ASK_AGAIN = timedelta(seconds=30)
 
@@ -35,13 +41,15 @@ class Admitted(NamedTuple):
     """A job that may start, and its leave to call its dependency."""
 
     claimed: Claimed
-    given: Pass | None
+    given: Call | None
 
 
-class Group(NamedTuple):
+@dataclass(slots=True)
+class Group:
     dependency: Dependency | None
     caps: tuple[Cap, ...]
     lanes: list[Lane]
+    rests_until: float = -math.inf  #: it had nothing when it was asked last
 
 
 class Admitting:
@@ -93,20 +101,32 @@ class Admitting:
 
     async def claim(self, session: Session, wanted: int) -> list[Admitted]:
         """Up to *wanted* jobs that may start."""
-        self._turn += 1
-        admitted: list[Admitted] = []
         groups = self._groups
-        for place in range(len(groups)):
-            group = groups[(self._turn + place) % len(groups)]
+        self._turn = (self._turn + 1) % max(1, len(groups))
+        turned, now = groups[self._turn :] + groups[: self._turn], self._engine.clock.monotonic()
+        found = await self._claim_from([one for one in turned if one.rests_until <= now], session, wanted)
+        if not found:
+            found = await self._claim_from([one for one in turned if one.rests_until > now], session, wanted)
+        return found
+
+    async def _claim_from(self, groups: list[Group], session: Session, wanted: int) -> list[Admitted]:
+        admitted: list[Admitted] = []
+        for group in groups:
             left = wanted - len(admitted)
             if left <= 0:
                 break
             if group.dependency is None:
-                claimed = await self._source.claim(session, group.lanes, left, caps=group.caps)
-                admitted += await self._admit(claimed, None)
+                admitted += await self._admit(await self._ask(session, group, left), None)
             else:
                 admitted += await self._claim_for(session, group, group.dependency, left)
         return admitted
+
+    async def _ask(self, session: Session, group: Group, limit: int) -> list[Claimed]:
+        began = self._engine.clock.monotonic()
+        claimed = await self._source.claim(session, group.lanes, limit, caps=group.caps)
+        now = self._engine.clock.monotonic()
+        group.rests_until = now if claimed else now + min(PATIENCE * (now - began), LONGEST_REST)
+        return claimed
 
     async def _claim_for(
         self, session: Session, group: Group, dependency: Dependency, wanted: int
@@ -118,7 +138,7 @@ class Admitting:
             return []
         self._asked[dependency] += room
         try:
-            claimed = await self._source.claim(session, group.lanes, room, caps=group.caps)
+            claimed = await self._ask(session, group, room)
         finally:
             self._asked[dependency] -= room
         return await self._admit(claimed, dependency)
@@ -157,7 +177,7 @@ class Admitting:
         admitted: list[Admitted] = []
         refused = {}
         for one, given in zip(claimed, self._dependencies.enter(dependency, claimed, trial), strict=True):
-            if isinstance(given, Pass):
+            if isinstance(given, Call):
                 admitted.append(Admitted(one, given))
             else:
                 refused[one.lease] = given

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.domain.duration import duration
+from holdfast.domain.guard import Call
 from holdfast.domain.job import Claimed
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
 from holdfast.engine.context import Job, run_as
@@ -21,7 +22,6 @@ from holdfast.engine.presentable import presentable
 from holdfast.engine.tasks import Task
 from holdfast.errors import DependencyHeld, LeaseLost, PayloadError, Snooze
 from holdfast.logs import Log
-from holdfast.worker.dependencies import Pass
 from holdfast.worker.processes import COLD_START, NotReady, ProcessPool
 
 #: A middleware wraps every attempt: it is given the job and the way on, and returns what the way on returned.
@@ -46,7 +46,7 @@ class Running:
 
     __slots__ = ("begun", "child", "claimed", "given", "job", "kill", "leftover", "started", "task", "why")
 
-    def __init__(self, claimed: Claimed, job: Job, started: float, given: Pass | None = None) -> None:
+    def __init__(self, claimed: Claimed, job: Job, started: float, given: Call | None = None) -> None:
         self.claimed, self.job, self.started = claimed, job, started
         self.given = given  #: leave to call its dependency
         self.task: asyncio.Task[Any] | None = None
