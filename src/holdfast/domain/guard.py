@@ -18,6 +18,7 @@ from holdfast.domain.budget import Budget, BudgetPolicy
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.limiter import Limiter, LimiterPolicy
 from holdfast.domain.outcome import Outcome
+from holdfast.errors import UsageError
 
 #: No limit: as many as the worker has slots.
 UNLIMITED = 1_000_000
@@ -37,6 +38,13 @@ class DependencyPolicy:
     breaker: BreakerPolicy | None = field(default_factory=BreakerPolicy)
     limiter: LimiterPolicy | None = field(default_factory=LimiterPolicy)
     budget: BudgetPolicy | None = field(default_factory=BudgetPolicy)
+
+    def __post_init__(self) -> None:
+        kinds = {"breaker": BreakerPolicy, "limiter": LimiterPolicy, "budget": BudgetPolicy}
+        for name, kind in kinds.items():
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, kind):
+                raise UsageError(f"{name} is {given!r}; it is a {kind.__name__}, or None to switch it off")
 
 
 @dataclass(slots=True)

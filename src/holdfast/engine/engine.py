@@ -283,12 +283,28 @@ class Engine(Steering, Explaining, Outside, Publishing):
         return Reclaim(lost.lease, verdict, crashed=not lost.overran)
 
     async def time_out(self) -> int:
-        """Fail everything whose deadline has passed; how many."""
-        total = 0
-        while passed := await self.store.time_out(BATCH):
+        """Fail everything whose deadline has passed; how many.
+
+        What a hook refuses keeps no other: fewer are tried together, in the end that one alone, and it is passed over.
+        """
+        total = refused = 0
+        limit = BATCH
+        while True:
+            try:
+                passed = await self.store.time_out(limit, skip=refused)
+            except StoreUnavailable:
+                raise
+            except Exception as error:
+                if limit == 1:
+                    refused += 1
+                    log.warning("time_out.refused", reason=f"{type(error).__name__}: {error}")
+                limit = max(1, limit // 4)
+                continue
+            if not passed:
+                return total
             total += len(passed)
             self.observers.timed_out(len(passed))
-        return total
+            limit = min(BATCH, limit * 4)
 
     async def purge(self, keep: Retention, task: str | None = None, *, patience: float | None = None) -> int:
         """Remove what was kept long enough, in small batches; how many rows.

@@ -281,8 +281,8 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         """Processing → queued or failed, for leases that are still the current ones and still expired; those that are
         *stuck* need not be expired."""
 
-    async def time_out(self, limit: int) -> list[JobId]:
-        """Queued or processing → failed(TIMEOUT) for what passed its deadline."""
+    async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
+        """Queued or processing → failed(TIMEOUT) for what passed its deadline, but for the *skip* earliest."""
 
     async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
         """Remove what was kept long enough; how many rows. Call again until it answers 0.

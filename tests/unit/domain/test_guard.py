@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.guard import UNLIMITED, Call, DependencyPolicy, Guard
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.outcome import Outcome
+from holdfast.errors import UsageError
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 OK, FAILED = Outcome.OK, Outcome.FAILED
@@ -194,3 +196,10 @@ def test_room_is_never_exceeded_and_is_never_gone_for_good(
     for began in running:
         one.end(began, Outcome.UNCOUNTED, now)
     assert one.room(now + 301.0) > 0
+
+
+@pytest.mark.parametrize("name", ["breaker", "limiter", "budget"])
+def test_a_policy_that_is_none_is_told_at_once(name: str) -> None:  # E20 E23 E17
+    wrong: Any = {name: {"threshold": 0.5}}
+    with pytest.raises(UsageError, match=rf"^{name} is .*; it is a \w+Policy, or None to switch it off$"):
+        DependencyPolicy(**wrong)

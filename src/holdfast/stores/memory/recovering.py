@@ -86,13 +86,13 @@ def reclaim(tables: Tables, reclaims: Sequence[Reclaim], stuck: bool = False) ->
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------------
-def time_out(tables: Tables, limit: int) -> list[JobId]:
+def time_out(tables: Tables, limit: int, skip: int) -> list[JobId]:
     now = tables.clock.now()
     passed = [
         job
         for job in tables.jobs.values()
         if job.state not in FINISHED and job.deadline_at is not None and now > job.deadline_at
-    ][:limit]
+    ][skip : skip + limit]
     for job in passed:
         time_out_one(tables, job)
     return [job.id for job in passed]

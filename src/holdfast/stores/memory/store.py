@@ -255,8 +255,8 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
         return self._write(lambda: recovering.reclaim(self._tables, reclaims, stuck))
 
-    async def time_out(self, limit: int) -> list[JobId]:
-        return self._write(lambda: recovering.time_out(self._tables, limit))
+    async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
+        return self._write(lambda: recovering.time_out(self._tables, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
         return self._write(lambda: recovering.purge(self._tables, task, keep, limit))

@@ -79,8 +79,8 @@ async def bury_lost(move: Move, lease: Lease, failure: Failure, crashes: int | N
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------------
-async def time_out(move: Move, limit: int) -> list[JobId]:
-    ids = [JobId(str(row[0])) for row in await move.run("overdue", limit)]
+async def time_out(move: Move, limit: int, skip: int) -> list[JobId]:
+    ids = [JobId(str(row[0])) for row in await move.run("overdue", limit, skip)]
     return [job_id for job_id, _ in await settling.time_out(move, ids)] if ids else []
 
 

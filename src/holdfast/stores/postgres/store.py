@@ -297,8 +297,8 @@ class PostgresStore(Hints):
         self._bell.ring()
         return done
 
-    async def time_out(self, limit: int) -> list[JobId]:
-        return await self._write("duty", lambda move: recovering.time_out(move, limit))
+    async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
+        return await self._write("duty", lambda move: recovering.time_out(move, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
         return await self._write("duty", lambda move: recovering.purge(move, task, keep, limit), atomic=False)

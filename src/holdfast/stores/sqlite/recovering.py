@@ -88,17 +88,18 @@ def _holds(move: Move, lease: Lease) -> bool:
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------------
-def overdue(move: Move, limit: int) -> Iterator[Found]:
+def overdue(move: Move, limit: int, skip: int) -> Iterator[Found]:
     """Whose deadline has passed, wherever they are."""
     return move.jobs(
-        "deadline_at IS NOT NULL AND phase <= 2 AND deadline_at < ? ORDER BY deadline_at LIMIT ?",
+        "deadline_at IS NOT NULL AND phase <= 2 AND deadline_at < ? ORDER BY deadline_at, id LIMIT ? OFFSET ?",
         move.now,
         limit,
+        skip,
     )
 
 
-def time_out(move: Move, limit: int) -> list[JobId]:
-    passed = list(overdue(move, limit))
+def time_out(move: Move, limit: int, skip: int) -> list[JobId]:
+    passed = list(overdue(move, limit, skip))
     for job in passed:
         time_out_one(move, job)
     return [job.uid for job in passed]

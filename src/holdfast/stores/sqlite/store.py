@@ -304,10 +304,10 @@ class SqliteStore(Looking, Hints):
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
         return await self._write_work(lambda move: recovering.reclaim(move, reclaims, stuck))
 
-    async def time_out(self, limit: int) -> list[JobId]:
-        if not self._peek(lambda move: any(recovering.overdue(move, 1))):
+    async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
+        if not self._peek(lambda move: any(recovering.overdue(move, 1, skip))):
             return []
-        return await self._write(lambda move: recovering.time_out(move, limit))
+        return await self._write(lambda move: recovering.time_out(move, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
         return await self._write(lambda move: recovering.purge(move, task, keep, limit))
