@@ -20,6 +20,7 @@ from holdfast.domain.job import Claimed, Lane, Lease, Session, Settlement
 from holdfast.domain.keys import own_key
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.verdict import Bury, Failure, Release, Verdict
+from holdfast.domain.waits import Reason
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Cap, Refusal
 from holdfast.errors import StoreError
@@ -221,7 +222,7 @@ class Admitting:
                 return Bury(Failure.of("NOT_ADMITTED", f"{gate}: {reason}"))
             case (gate, Hold(until, reason)):
                 wait = ASK_AGAIN if until is None else max(until - now, timedelta(seconds=1))
-                return Release(wait, f"{gate}: {reason}")
+                return Release(wait, f"{gate}: {reason}", reason=Reason.GATE)
 
     async def _refused(self, claimed: list[Claimed]) -> dict[Lease, Verdict]:
         """Those whose owner or key has used up a rate or a quota."""
@@ -249,7 +250,8 @@ class Admitting:
         if charge.period == "rate":
             # Spread over the next round, so that they do not all come back for the one place that is free by then.
             wait += self._engine.rng.random() * charge.per / max(charge.limit, 1) * 2
-            return Release(wait, f"the rate of {charge.scope} is used up")
+            return Release(wait, f"the rate of {charge.scope} is used up", reason=Reason.OWNER_RATE)
         used = f"{refusal.used} of {charge.limit}"
         wait += timedelta(seconds=60 * self._engine.rng.random())
-        return Release(wait, f"the {charge.period}'s {charge.scope} is used up ({used})")
+        why = f"the {charge.period}'s {charge.scope} is used up ({used})"
+        return Release(wait, why, reason=Reason.QUOTA)

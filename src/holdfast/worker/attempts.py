@@ -15,6 +15,7 @@ from holdfast.domain.duration import duration
 from holdfast.domain.guard import Call
 from holdfast.domain.job import Claimed
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
+from holdfast.domain.waits import Reason
 from holdfast.engine.context import Job, run_as
 from holdfast.engine.engine import Engine
 from holdfast.engine.payload import UnreadablePayload, decode_any, encode, size
@@ -226,7 +227,7 @@ class Executors:
     def _raised(self, running: Running, error: BaseException) -> Verdict:
         match error:
             case DependencyHeld():
-                return Release(duration(error.after), str(error))
+                return Release(duration(error.after), str(error), reason=Reason.BREAKER_OPEN)
             case NotReady():
                 return Release(AGAIN_SOON, str(error))
             case Snooze():

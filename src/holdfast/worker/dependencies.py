@@ -20,6 +20,7 @@ from holdfast.domain.moves import Kind
 from holdfast.domain.outcome import Outcome, outcome_of
 from holdfast.domain.policy import LONGEST_RETRY_AFTER
 from holdfast.domain.verdict import Bury, Failure, Release, RetryAfter, Verdict
+from holdfast.domain.waits import Reason
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Outlook, Report
 from holdfast.errors import DependencyHeld, StoreError
@@ -175,7 +176,8 @@ class Dependencies:
         in_a_hurry = claimed.until_deadline is not None and claimed.until_deadline < HURRY
         if not guard.budget.take(paid, now, urgent=in_a_hurry or claimed.priority > 0):
             wait = guard.budget.wait(self._engine.rng.random())
-            return Release(wait, f"the retry budget of {dependency.label} is used up")
+            why = f"the retry budget of {dependency.label} is used up"
+            return Release(wait, why, reason=Reason.RETRY_BUDGET)
         return guard.begin(now, paid=paid)
 
     def _refused(self, dependency: Dependency, guard: Guard) -> Verdict | None:
@@ -186,7 +188,8 @@ class Dependencies:
         if policy is not None and policy.mode == "fail_fast":
             detail = f"the breaker of {dependency.label} is open"
             return Bury(Failure.of(policy.fail_code, detail))
-        return Release(self.closed_for(dependency), f"the breaker of {dependency.label} is open")
+        why = f"the breaker of {dependency.label} is open"
+        return Release(self.closed_for(dependency), why, reason=Reason.BREAKER_OPEN)
 
     def closed_for(self, dependency: Dependency) -> timedelta:
         """How long until the breaker lets calls be tried again, as far as is known."""
@@ -422,5 +425,6 @@ class Dependencies:
 def after_trial(verdict: Verdict | None, outcome: Outcome | None, dependency: Dependency) -> Verdict | None:
     """A job that was drafted for a trial which failed gets its attempt back and goes behind the others."""
     if outcome in (Outcome.FAILED, Outcome.SLOW) and isinstance(verdict, (RetryAfter, Bury)):
-        return Release(timedelta(), f"it was the trial call of {dependency.label}, which failed")
+        why = f"it was the trial call of {dependency.label}, which failed"
+        return Release(timedelta(), why, reason=Reason.TRIAL_FAILED)
     return verdict
