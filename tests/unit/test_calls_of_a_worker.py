@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, Job, State
+from holdfast import THIS_JOB, Holdfast, Job, State
 from holdfast.domain.breaker import BreakerPolicy, BreakerState
 from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.guard import Call
@@ -140,7 +140,7 @@ async def test_a_failed_trial_gives_the_attempt_back_whoever_tells_of_it(marks: 
     app.dependency("gateway", breaker=BreakerPolicy(trials=1, trials_to_close=1, cooldown="1h"))
 
     @app.task(depends_on="gateway")
-    async def call(*, job: Job) -> None:
+    async def call(*, job: Job = THIS_JOB) -> None:
         if not marks:
             raise ConnectionRefusedError("nobody listens")
         async with job.dependency("gateway"):
