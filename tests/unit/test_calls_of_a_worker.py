@@ -90,6 +90,16 @@ async def test_an_urgent_retry_is_paid_from_the_reserve(world: World, urgent: Cl
     assert [isinstance(answer, Call) for answer in answers] == [True, False, True]
 
 
+async def test_first_tries_begin_together_and_end_one_by_one(world: World) -> None:  # E23
+    assert world.worker.enter(GATEWAY, []) == []  # all of a claim were refused before
+    calls = world.worker.enter(GATEWAY, [job(attempt=1), job(attempt=1), job(attempt=1)])
+    assert (world.in_flight, world.worker.room(GATEWAY), world.tokens) == (3, 1, 20)
+    for call in calls:
+        assert isinstance(call, Call)
+        await world.worker.leave(call, None)
+    assert (world.in_flight, world.worker.room(GATEWAY)) == (0, 4)
+
+
 # -- calls that a handler marks itself ----------------------------------------------------------------------------------
 async def test_a_call_that_is_marked_is_under_way_once(world: World) -> None:  # E23
     given = world.given()

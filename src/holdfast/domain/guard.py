@@ -76,6 +76,7 @@ class Guard:
     ) -> None:
         self.policy = policy
         self.dependency = dependency  #: whom it guards
+        self.slow_after = None if policy.breaker is None else policy.breaker.slow_after
         self.workers = max(1, workers)
         self.shared = Breaker()
         self.own = Breaker()
@@ -111,6 +112,16 @@ class Guard:
         own = None if self.own.state is not _HALF_OPEN else self._own_trial(now)
         return Call(self, number, now, paid, own, trial)
 
+    def begin_many(self, now: float, calls: int) -> list[Call]:
+        """So many first tries at once, as after most claims."""
+        if self.own.state is _HALF_OPEN or self.slow_after is not None:  # each is told apart
+            return [self.begin(now) for _ in range(calls)]
+        self._last_call = now
+        if self.limiter is not None:
+            self.limiter.started(now, calls)
+        number = 0 if self.ring is None else self.ring.started(now)
+        return [Call(self, number, now, 0, None) for _ in range(calls)]
+
     def _own_trial(self, now: float) -> str | None:
         if self.ring is None or self.shared.state is not _CLOSED:
             return None
@@ -145,8 +156,9 @@ class Guard:
         if self.limiter is not None:
             self.limiter.ended(now - call.began, outcome, now)
         if outcome is _OK or outcome is _SLOW:
-            if self.budget is not None:
-                self.budget.succeeded(call.paid)
+            budget = self.budget
+            if budget is not None and budget.tokens < budget.capacity:
+                budget.succeeded(call.paid)
         elif outcome is _FAILED:
             self.failures += 1
         ring = self.ring

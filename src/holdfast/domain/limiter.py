@@ -115,8 +115,8 @@ class Limiter:
         """How many more calls may begin now."""
         return max(0, int(self._limit) - self.in_flight)
 
-    def started(self, now: float) -> None:
-        self.in_flight += 1
+    def started(self, now: float, calls: int = 1) -> None:
+        self.in_flight += calls
         if self.in_flight > self._peak:
             self._peak = self.in_flight
 

@@ -32,8 +32,8 @@ log = Log("holdfast.worker")
 
 
 #: A group that had nothing is left alone while others have plenty, for so many times as long as it took to ask it, and half a
-#: second at the most: each group is a statement of its own, and asking in vain shall not take more than a fiftieth of the time.
-PATIENCE, LONGEST_REST = 50, 0.5
+#: second at the most: each group is a statement of its own, and asking in vain shall not take more than a hundredth of the time.
+PATIENCE, LONGEST_REST = 100, 0.5
 #: When a gate does not say until when it holds.
 ASK_AGAIN = timedelta(seconds=30)
 

@@ -160,11 +160,12 @@ class Dependencies:
         refused = None if trial is not None else self._refused(dependency, guard)
         if refused is not None:
             return [refused] * len(claimed)
-        charged = guard.budget is not None and trial is None
+        if trial is not None:
+            return [guard.begin(now, trial=trial) for _ in claimed]
+        if guard.budget is None or all(one.attempt == 1 for one in claimed):
+            return [*guard.begin_many(now, len(claimed))]
         return [
-            self._pay(dependency, guard, one, now)
-            if charged and one.attempt > 1
-            else guard.begin(now, trial=trial)
+            guard.begin(now) if one.attempt == 1 else self._pay(dependency, guard, one, now)
             for one in claimed
         ]
 
@@ -209,8 +210,7 @@ class Dependencies:
     ) -> Outcome:
         """The call has ended; what it told about the dependency."""
         guard, seconds = call.guard, now - call.began
-        policy = guard.policy.breaker
-        late = None if policy is None else policy.slow_after
+        late = guard.slow_after
         outcome = _OK if failure is None and late is None else outcome_of(failure, seconds, late)
         guard.end(call, outcome, now)
         self._engine.observers.called(guard.dependency, seconds)
