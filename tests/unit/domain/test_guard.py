@@ -203,3 +203,14 @@ def test_a_policy_that_is_none_is_told_at_once(name: str) -> None:  # E20 E23 E1
     wrong: Any = {name: {"threshold": 0.5}}
     with pytest.raises(UsageError, match=rf"^{name} is .*; it is a \w+Policy, or None to switch it off$"):
         DependencyPolicy(**wrong)
+
+
+def test_a_call_that_is_handed_over_is_slow_by_its_own_time() -> None:  # E20
+    policy = BreakerPolicy(window=1, min_calls=1, slow_after="2s", cooldown="1h")
+    one = guard(DependencyPolicy(breaker=policy))
+    leave = one.begin(0.0)
+    call = one.hand_over(leave, 1.0)  # its handler did something else before
+    assert not one.vote(2.5)
+    assert one.vote(3.5)
+    one.end(call, OK, 3.6)
+    assert one.calls == 1
