@@ -116,7 +116,8 @@ job whose trial failed gets its attempt back. In the outage it wastes {_wasted(e
 latency. There is no moment at which everything is let go.
 
 **The budget** (`BudgetPolicy`) keeps retries from crowding out first tries. A retry costs 14 tokens of 500 and gets them back if it
-succeeds; a success at the first try brings one. So retries are free while they help. One that cannot be paid is put off. It is the
+succeeds; a success at the first try brings one. So retries are free while they help. One that cannot be paid is put off. The last
+fifth is kept for retries of jobs with a high priority or less than an hour from their deadline. It is the
 second line: without limit and breaker it alone brings {_share(outage["budget"])} of the jobs through the outage, where backoff brings {_share(backoff)}.
 
 **Backoff** remains what spreads the retries of single jobs, and **Retry-After** holds the whole lane, not only the job that was

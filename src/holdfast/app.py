@@ -130,7 +130,9 @@ class Holdfast(Declaring, Relaying, Verbs):
             await store.close()
             raise
         given = self._find_artefacts(), self.admission, self.observers, self._calls
-        return Engine(store, self.tasks, self.settings, self._clock, self._rng, self._ids, *given, broker)
+        engine = Engine(store, self.tasks, self.settings, self._clock, self._rng, self._ids, *given, broker)
+        engine.schedules = self.schedules
+        return engine
 
     def _make_closed_engine(self) -> Engine:
         """One that needs no running loop, and opens nothing."""

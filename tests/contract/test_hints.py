@@ -19,10 +19,11 @@ async def claim(world: World, *hints: tuple[JobId, int]) -> list[JobId]:
 
 
 async def test_many_are_claimed_by_their_hints_in_the_order_of_these(world: World) -> None:  # E45
-    first, second, third = [await world.enqueue(f'{{"n":{n}}}') for n in range(3)]
+    first, second, third = [await world.enqueue(f'{{"n":{n}}}', priority=5) for n in range(3)]
     session = await world.session()
     one, two = await world.store.claim_jobs(session, [Hint(third, 1), Hint(first, 1)])
     assert (one.lease.job_id, one.payload, one.attempt, one.lane) == (third, '{"n":2}', 1, LANE)
+    assert one.priority == 5
     assert two.lease.job_id == first
     assert await world.store.held(session) == {one.lease, two.lease}
     assert await world.kinds(third) == ["queued", "processing"]

@@ -36,11 +36,12 @@ async def test_an_enqueued_job_is_queued_and_on_record(world: World) -> None:  #
 
 
 async def test_a_claim_starts_an_attempt_under_a_new_epoch(world: World) -> None:  # E2 E8
-    job_id = await world.enqueue()
+    job_id = await world.enqueue(priority=3)
     session = await world.session()
     claimed = await world.claim_one(session)
     row = await world.row(job_id)
     assert (claimed.lease.job_id, claimed.attempt, claimed.payload) == (job_id, 1, "{}")
+    assert claimed.priority == 3
     assert (row.state, row.attempt, row.epoch) == (State.PROCESSING, 1, claimed.lease.epoch)
     assert row.leased_by == session.worker
     assert row.lease_expires_at is not None

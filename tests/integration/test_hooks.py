@@ -11,7 +11,7 @@ import pytest
 from holdfast import Fatal, Holdfast, Moved, State, Transaction, UsageError
 from holdfast.domain.job import Lane, Settlement
 from holdfast.domain.verdict import Bury, Complete, Failure
-from tests.integration.world import ONCE, SOON, Database, kinds, work
+from tests.integration.world import ONCE, SOON, Database, kinds, until, work
 
 pytestmark = pytest.mark.anyio
 
@@ -133,32 +133,6 @@ def test_an_event_that_does_not_exist_is_refused(app: Holdfast) -> None:
         app.on("completed")
 
 
-async def test_a_hook_that_refuses_one_deadline_does_not_keep_the_others_alive(
-    app: Holdfast,
-) -> None:  # E35 E5
-    refused: list[str] = []
-
-    @app.on("timed_out")
-    async def refuse(transaction: Transaction, moves: Sequence[Moved]) -> None:
-        if any(moved.job_id in refused for moved in moves):
-            raise RuntimeError("not these")
-
-    @app.task
-    async def ship(order: int) -> None: ...
-
-    async with app:
-        handles = [await ship.options(deadline="1us").enqueue(order) for order in range(6)]
-        refused += [handles[0].id, handles[3].id]
-        engine = await app.engine()
-        assert await engine.time_out() == 4
-        assert await engine.time_out() == 0
-        states = [(await handle.job()).state for handle in handles]
-        kept = [handle.id for handle, state in zip(handles, states, strict=True) if state is State.QUEUED]
-        assert kept == refused
-        refused.clear()
-        assert await engine.time_out() == 2
-
-
 async def test_a_worker_outlives_a_hook_that_raises(db: Database, app: Holdfast) -> None:  # E5
     calls: list[int] = []
 
@@ -177,3 +151,29 @@ async def test_a_worker_outlives_a_hook_that_raises(db: Database, app: Holdfast)
         await work(app)
         states: list[Any] = [(await handle.job()).state for handle in handles]
     assert states == [State.COMPLETE] * 3
+
+
+async def test_a_hook_that_refuses_one_end_by_deadline_keeps_no_other_alive(app: Holdfast) -> None:  # E5 E34
+    @app.on("timed_out")
+    async def refuse(transaction: Transaction, moves: Sequence[Moved]) -> None:
+        if {moved.job_id for moved in moves} & refused:
+            raise ValueError("not this one")
+
+    @app.task
+    async def ship(order: int) -> None: ...
+
+    refused: set[str] = set()
+    async with app:
+        handles = await ship.enqueue_many([(number,) for number in range(12)], deadline="1ms")
+        refused |= {handles[0].id, handles[7].id}
+        engine = await app.engine()
+        late = (await app.job(handles[-1].id)).deadline_at
+
+        async def is_late() -> bool:
+            return late is not None and await engine.store.now() > late
+
+        await until(is_late)
+        assert await engine.time_out() == 10
+        assert {row.id for row in (await app.jobs(state="queued")).rows} == refused
+        refused.clear()
+        assert await engine.time_out() == 2

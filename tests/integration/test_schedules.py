@@ -66,8 +66,8 @@ async def test_a_paused_schedule_does_not_tick_and_resumes(db: Database) -> None
     async with app:
         engine = await app.engine()
         now = await engine.store.now()
+        await app.pause("tick", kind="schedule", reason="holiday")  # before anybody has seen to it
         await engine.store.tick("tick", before=None, last=now - timedelta(hours=1), due=now)
-        await app.pause("tick", kind="schedule", reason="holiday")
         await Scheduling(engine, app.schedules).run()
         assert (await app.counts())["queued"] == 0
         await app.resume("tick", kind="schedule")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from holdfast import Holdfast
 from holdfast.domain.job import Claimed, Lane, Session
 from holdfast.stores.memory import MemoryStore
+from holdfast.testing import ManualClock
 from holdfast.wiring import SystemClock
+from holdfast.worker.admitting import Admitting
+from holdfast.worker.dependencies import Dependencies
 
 
 class SlowSecondHand(MemoryStore):
@@ -51,3 +55,49 @@ async def test_a_worker_with_one_slot_goes_on_after_its_second_hand_came_back_em
             assert await second.result() == 2
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
+
+
+class Counting(MemoryStore):
+    """Counts the claims that brought nothing, and takes a millisecond for each."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.clock, self.in_vain = clock, 0
+
+    async def claim(
+        self, session: Session, lanes: Sequence[Lane], limit: int, **options: Any
+    ) -> list[Claimed]:
+        claimed = await super().claim(session, lanes, limit, **options)
+        self.clock.advance("1ms")
+        self.in_vain += not claimed
+        return claimed
+
+
+async def test_lanes_without_work_are_left_alone_while_others_have_plenty() -> None:  # E46
+    clock = ManualClock()
+    store = Counting(clock)
+    app = Holdfast("memory://", store=store, clock=clock)
+
+    @app.task
+    async def plain() -> None: ...
+
+    @app.task(depends_on="gateway")
+    async def guarded() -> None: ...
+
+    async with app:
+        engine = await app.engine()
+        session = await store.open_session("w1", timedelta(hours=1))
+        admitting = Admitting(engine, Dependencies(engine, lambda: None), lambda *_: None, store)
+        await admitting.refresh([task.lane for task in (plain, guarded)])
+        await plain.enqueue_many([()] * 40)
+        for _ in range(30):
+            assert len(await admitting.claim(session, 1)) == 1
+        assert store.in_vain == 1  # asked once: its rest is longer than all this took
+        clock.advance("1s")
+        await guarded.enqueue()
+        found = [await admitting.claim(session, 1) for _ in range(2)]
+        assert {one.claimed.lane.task for one in found[0] + found[1]} == {"plain", "guarded"}
+        await admitting.claim(session, 10)
+        assert await admitting.claim(session, 1) == []
+        await guarded.enqueue()
+        assert len(await admitting.claim(session, 1)) == 1  # nobody else has anything: it is asked

@@ -15,13 +15,19 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState, Ring, end_trial, judge, take_trial
 from holdfast.domain.budget import Budget, BudgetPolicy
+from holdfast.domain.lanes import Dependency
 from holdfast.domain.limiter import Limiter, LimiterPolicy
 from holdfast.domain.outcome import Outcome
+from holdfast.errors import UsageError
 
 #: No limit: as many as the worker has slots.
 UNLIMITED = 1_000_000
 #: A worker that began no call for this long does not count among the callers.
 CALLER_SECONDS = 60.0
+#: Named here because a look into an enum takes as long as the rest of what is done for a call that went well.
+_OK, _SLOW, _FAILED = Outcome.OK, Outcome.SLOW, Outcome.FAILED
+_CLOSED, _HALF_OPEN = BreakerState.CLOSED, BreakerState.HALF_OPEN
+_SOMEBODY = Dependency("")
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -33,15 +39,26 @@ class DependencyPolicy:
     limiter: LimiterPolicy | None = field(default_factory=LimiterPolicy)
     budget: BudgetPolicy | None = field(default_factory=BudgetPolicy)
 
+    def __post_init__(self) -> None:
+        kinds = {"breaker": BreakerPolicy, "limiter": LimiterPolicy, "budget": BudgetPolicy}
+        for name, kind in kinds.items():
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, kind):
+                raise UsageError(f"{name} is {given!r}; it is a {kind.__name__}, or None to switch it off")
+
 
 @dataclass(slots=True)
 class Call:
-    """A call under way."""
+    """Leave for one call, until it has ended."""
 
+    guard: Guard
     number: int
     began: float  #: whoever stands in line for a while before the call may set it anew
     paid: int  #: tokens of the budget; 0 for a first try
-    trial: str | None  #: the slot of the worker's own breaker that it runs in
+    own_trial: str | None  #: the slot of the worker's own breaker that it runs in
+    trial: str | None = None  #: the slot of the shared breaker that it runs in
+    heir: Call | None = None  #: the call that it was handed over to
+    outcome: Outcome | None = None  #: once it has ended
 
 
 class Guard:
@@ -55,8 +72,11 @@ class Guard:
         workers: int = 1,
         start: float | None = None,
         at_rest: float | None = None,
+        dependency: Dependency = _SOMEBODY,
     ) -> None:
         self.policy = policy
+        self.dependency = dependency  #: whom it guards
+        self.slow_after = None if policy.breaker is None else policy.breaker.slow_after
         self.workers = max(1, workers)
         self.shared = Breaker()
         self.own = Breaker()
@@ -70,9 +90,9 @@ class Guard:
     # -- before a call ------------------------------------------------------------------------------------------------
     def room(self, now: float) -> int:
         """How many calls may begin now. Trials of the shared breaker are not among them: the store lends those."""
-        if self.shared.state is not BreakerState.CLOSED:
+        if self.shared.state is not _CLOSED:
             return 0
-        if self.own.state is not BreakerState.CLOSED:
+        if self.own.state is not _CLOSED:
             self._judge(now)
         room = UNLIMITED if self.limiter is None else self.limiter.room
         match self.own.state:
@@ -83,24 +103,46 @@ class Guard:
             case BreakerState.HALF_OPEN:
                 return min(self.own.free_trials(_at(now)), max(1, room))
 
-    def begin(self, now: float, *, paid: int = 0) -> Call:
-        """A call begins. Whoever calls has asked `room` before, or holds a trial of the shared breaker."""
+    def begin(self, now: float, *, paid: int = 0, trial: str | None = None) -> Call:
+        """A call begins. Whoever calls has asked `room` before, or holds a *trial* of the shared breaker."""
         self._last_call = now
         if self.limiter is not None:
             self.limiter.started(now)
-        trial = None
-        if self.ring is None:
-            self._number += 1
-            return Call(self._number, now, paid, trial)
-        number = self.ring.started(now)
-        if self.own.state is BreakerState.HALF_OPEN and self.shared.state is BreakerState.CLOSED:
-            # One that is not answered within a cooldown gives its slot to the next.
-            until = _at(now) + self.ring.policy.cooldown
-            self._number += 1
-            lent = take_trial(self.own, str(self._number), now=_at(now), until=until)
-            if lent is not None:
-                self.own, trial = lent, str(self._number)
-        return Call(number, now, paid, trial)
+        number = 0 if self.ring is None else self.ring.started(now)
+        own = None if self.own.state is not _HALF_OPEN else self._own_trial(now)
+        return Call(self, number, now, paid, own, trial)
+
+    def begin_many(self, now: float, calls: int) -> list[Call]:
+        """So many first tries at once, as after most claims."""
+        if self.own.state is _HALF_OPEN or self.slow_after is not None:  # each is told apart
+            return [self.begin(now) for _ in range(calls)]
+        self._last_call = now
+        if self.limiter is not None:
+            self.limiter.started(now, calls)
+        number = 0 if self.ring is None else self.ring.started(now)
+        return [Call(self, number, now, 0, None) for _ in range(calls)]
+
+    def _own_trial(self, now: float) -> str | None:
+        if self.ring is None or self.shared.state is not _CLOSED:
+            return None
+        # One that is not answered within a cooldown gives its slot to the next.
+        until = _at(now) + self.ring.policy.cooldown
+        self._number += 1
+        lent = take_trial(self.own, str(self._number), now=_at(now), until=until)
+        if lent is None:
+            return None
+        self.own = lent
+        return str(self._number)
+
+    def hand_over(self, leave: Call, now: float) -> Call:
+        """A handler marks its calls itself: the leave of its attempt is the first one's, with its place among those under
+        way, what was paid for it and the trial that it may be. The attempt as a whole tells nothing any more."""
+        number = leave.number
+        if self.ring is not None:
+            self.ring.ended(number, Outcome.UNCOUNTED, now)
+            number = self.ring.started(now)
+        leave.heir = Call(self, number, now, leave.paid, leave.own_trial, leave.trial)
+        return leave.heir
 
     def is_tripped(self, now: float) -> bool:
         """Whether the worker's own breaker is open."""
@@ -109,32 +151,34 @@ class Guard:
 
     # -- after a call -------------------------------------------------------------------------------------------------
     def end(self, call: Call, outcome: Outcome, now: float) -> None:
+        call.outcome = outcome
         self.calls += 1
         if self.limiter is not None:
             self.limiter.ended(now - call.began, outcome, now)
-        if outcome is Outcome.OK or outcome is Outcome.SLOW:
-            if self.budget is not None:
-                self.budget.succeeded(call.paid)
-        elif outcome is Outcome.FAILED:
+        if outcome is _OK or outcome is _SLOW:
+            budget = self.budget
+            if budget is not None and budget.tokens < budget.capacity:
+                budget.succeeded(call.paid)
+        elif outcome is _FAILED:
             self.failures += 1
         ring = self.ring
-        if ring is None or (ring.is_calm and outcome is Outcome.OK and call.trial is None):
+        if ring is None or (ring.is_calm and outcome is _OK and call.own_trial is None):
             return  # one more success among nothing but successes
         ring.ended(call.number, outcome, now)
-        if call.trial is not None:
-            self.own = end_trial(self.own, call.trial, outcome) or self.own
+        if call.own_trial is not None:
+            self.own = end_trial(self.own, call.own_trial, outcome) or self.own
         self._judge(now)
 
     # -- about once a second ------------------------------------------------------------------------------------------
     def vote(self, now: float) -> bool:
         """Whether this worker holds the dependency for broken. It goes to the store with the version of `shared`."""
         self._judge(now)
-        return self.own.state is not BreakerState.CLOSED
+        return self.own.state is not _CLOSED
 
     def calls_it(self, now: float) -> bool:
         """Whether this worker counts among the callers."""
         recent = self._last_call is not None and now - self._last_call <= CALLER_SECONDS
-        return recent or self.own.state is not BreakerState.CLOSED
+        return recent or self.own.state is not _CLOSED
 
     def hear(self, shared: Breaker, workers: int, now: float) -> None:
         """Take note of the shared breaker and of the fleet's size, as the store has them."""
@@ -147,21 +191,21 @@ class Guard:
         was, self.shared = self.shared.state, shared
         if shared.state is not was:
             self.own = Breaker()  # the shared one decides now
-            if shared.state is BreakerState.CLOSED:
+            if shared.state is _CLOSED:
                 self._recover(now)
 
     def _judge(self, now: float) -> None:
         """Move the worker's own breaker on."""
-        if self.ring is None or self.shared.state is not BreakerState.CLOSED:
+        if self.ring is None or self.shared.state is not _CLOSED:
             return
-        if self.own.state is BreakerState.CLOSED and not self.ring.vote(now):
+        if self.own.state is _CLOSED and not self.ring.vote(now):
             return
         # No chance: a worker's own trials are too few to be a herd.
         moved = judge(self.own, self.ring.policy, votes=1, callers=1, now=_at(now), chance=0.5)
         if moved is None:
             return
         self.own = moved
-        if moved.state is BreakerState.CLOSED:
+        if moved.state is _CLOSED:
             self._recover(now)
 
     def _recover(self, now: float) -> None:

@@ -188,6 +188,7 @@ class Claimed(NamedTuple):
     start_within: timedelta | None
     version: int
     trace: str | None
+    priority: int = 0
 
 
 class Settlement(NamedTuple):

@@ -38,6 +38,7 @@ SINK, RISE = 0.5, 0.05
 SETTLE = 5.0
 _SHORTEST = 1e-4  #: seconds; below it nobody waits, and zero has no logarithm
 _LOG_SHORTEST = log(_SHORTEST)
+_OK, _SLOW = Outcome.OK, Outcome.SLOW  #: a look into an enum takes as long as a logarithm
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -114,28 +115,29 @@ class Limiter:
         """How many more calls may begin now."""
         return max(0, int(self._limit) - self.in_flight)
 
-    def started(self, now: float) -> None:
-        self.in_flight += 1
+    def started(self, now: float, calls: int = 1) -> None:
+        self.in_flight += calls
         if self.in_flight > self._peak:
             self._peak = self.in_flight
 
     def ended(self, latency_seconds: float, outcome: Outcome, now: float) -> None:
         if self.in_flight:
             self.in_flight -= 1
-        match outcome:
-            case Outcome.OK | Outcome.SLOW:
-                self._answers += 1
-                if now >= self._settled and now - latency_seconds >= self._since:
-                    spent = log(latency_seconds) if latency_seconds > _SHORTEST else _LOG_SHORTEST
-                    self._timed += 1
-                    self._sum += spent
-                    self._squares += spent * spent
-            case Outcome.FAILED:  # its latency tells nothing: refused at once, or given up at the timeout
-                self._failed += 1
-            case Outcome.THROTTLED:
-                self._throttled += 1
-            case Outcome.UNCOUNTED:
-                return
+        if outcome is _OK or outcome is _SLOW:
+            self._answers += 1
+            if now >= self._settled and now - latency_seconds >= self._since:
+                spent = log(latency_seconds) if latency_seconds > _SHORTEST else _LOG_SHORTEST
+                self._timed += 1
+                self._sum += spent
+                self._squares += spent * spent
+        elif (
+            outcome is Outcome.FAILED
+        ):  # its latency tells nothing: refused at once, or given up at the timeout
+            self._failed += 1
+        elif outcome is Outcome.THROTTLED:
+            self._throttled += 1
+        else:
+            return
         if now - self._began >= ROUND_SECONDS:
             seen = self._answers + self._failed + self._throttled
             if seen >= 1 and seen >= ROUND_CALLS * self._limit:

@@ -52,11 +52,13 @@ class Bury:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give the attempt back: it does not count. *why* is what the event says."""
+    """Give the attempt back: it does not count. *why* is what the event says, *reason* what programs call it, if anything
+    (`holdfast.domain.waits.Reason`)."""
 
     delay: timedelta = timedelta()
     why: str = "shutdown"
     snoozed: bool = False
+    reason: str | None = None
 
 
 Verdict = Complete | RetryAfter | Bury | Release

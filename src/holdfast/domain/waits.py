@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -182,14 +181,6 @@ def _broken(facts: Facts) -> Iterator[Wait]:
 
 
 _RETRIES = ("retry", "reclaimed")
-#: What workers say when they give a job back (`holdfast.worker.admitting`, `.dependencies`) → what that is called here.
-_GIVEN_BACK = (
-    (re.compile(r"the retry budget of .* is used up"), Reason.RETRY_BUDGET),
-    (re.compile(r"the rate of .* is used up"), Reason.OWNER_RATE),
-    (re.compile(r"the (day|month)'s .* is used up"), Reason.QUOTA),
-    (re.compile(r"the breaker of .* is open"), Reason.BREAKER_OPEN),
-    (re.compile(r"it was the trial call of "), Reason.TRIAL_FAILED),
-)
 
 
 def _later(facts: Facts) -> Iterator[Wait]:
@@ -212,7 +203,7 @@ def _later(facts: Facts) -> Iterator[Wait]:
         yield Wait(Reason.SNOOZED, f"its handler put it off; it is due again at {at}", row.run_at)
     elif kind == "released":
         why = _why(facts)
-        yield Wait(_reason_of(why), f"it was put off: {why}; it is due again at {at}", row.run_at)
+        yield Wait(_reason_of(facts), f"it was put off: {why}; it is due again at {at}", row.run_at)
     else:
         yield Wait(Reason.DUE_LATER, f"it is not due before {at}", row.run_at)
 
@@ -230,8 +221,11 @@ def _why(facts: Facts) -> str:
     return one_line(last.meta.get("why") if last else None) or "no reason was given"
 
 
-def _reason_of(why: str) -> Reason:
-    return next((reason for said, reason in _GIVEN_BACK if said.match(why)), Reason.RELEASED)
+def _reason_of(facts: Facts) -> Reason:
+    """What the worker that gave it back called its reason; a newer one may have names that are not known here."""
+    last = facts.standing.last
+    said = last.meta.get("reason") if last else None
+    return Reason(said) if said in tuple(Reason) else Reason.RELEASED
 
 
 def _bounded(facts: Facts) -> Iterator[Wait]:
@@ -280,7 +274,7 @@ def _in_turn(facts: Facts) -> Iterator[Wait]:
         why = _why(facts)
         before = f"it was given back ({why}) and is due again; "
         # What else it was given back for is over: it waits for its turn.
-        reason = Reason.TRIAL_FAILED if _reason_of(why) is Reason.TRIAL_FAILED else Reason.RELEASED
+        reason = Reason.TRIAL_FAILED if _reason_of(facts) is Reason.TRIAL_FAILED else Reason.RELEASED
     if standing.place is Place.LATER or standing.ahead is None:
         yield Wait(reason, f"{before}it is due and on its way into the line")
         return

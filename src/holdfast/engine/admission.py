@@ -71,9 +71,12 @@ class Admission:
         owner, key = claimed.owner, own_key(claimed.key)
         if owner is None and key is None:
             return []
+        policies, of_queue = self._policies(), self.limits_of_queue(claimed.lane.queue)
+        if of_queue is None and task_limits is None and not policies.owners and not policies.quotas:
+            return []
         found: list[Charge] = []
         for kind, name, limits in (
-            ("queue", claimed.lane.queue, self.limits_of_queue(claimed.lane.queue)),
+            ("queue", claimed.lane.queue, of_queue),
             ("task", claimed.lane.task, task_limits),
         ):
             if limits is not None and owner is not None:

@@ -22,7 +22,7 @@ from holdfast.errors import UsageError
 class Calls(Protocol):
     """A worker's guards, as a handler needs them."""
 
-    async def enter_call(self, dependency: Dependency) -> Any:
+    async def enter_call(self, dependency: Dependency, given: Any) -> Any:
         """Raises `DependencyHeld` when its breaker is open."""
 
     async def leave_call(self, call: Any, error: BaseException | None, task: str) -> None: ...
@@ -58,7 +58,7 @@ class Job:
         "calls",
         "cancelled",
         "completed",
-        "judged",
+        "given",
         "resources",
         "said",
     )
@@ -81,7 +81,7 @@ class Job:
         )
         self.completed = False  #: set when `transaction()` has committed the job's end
         self.calls: Calls | None = None  #: the worker's guards of dependencies
-        self.judged: set[Dependency] = set()  #: dependencies whose calls the handler has marked itself
+        self.given: Any = None  #: leave of the worker's for a call of the dependency that the task names
         self.resources = resources  #: what `@app.lifespan` gave
 
     @property
@@ -164,11 +164,10 @@ class Job:
         block is not entered: `DependencyHeld` puts the job off until it may be tried again, and burns no attempt.
         """
         called = Dependency(word("name", name), shard)
-        self.judged.add(called)
         if self.calls is None:  # outside of a worker: nobody to ask or to tell
             yield
             return
-        call = await self.calls.enter_call(called)
+        call = await self.calls.enter_call(called, self.given)
         try:
             yield
         except BaseException as error:

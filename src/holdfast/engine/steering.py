@@ -30,12 +30,13 @@ class Steering:
     store: Store
     tasks: dict[str, Task[Any, Any]]
     admission: Admission
+    schedules: Collection[str] = ()  #: those that the app here declares
 
     async def scope(self, kind: str, name: str) -> Scope:
         """What people name, or `UsageError` with the names that are near."""
         if kind not in tuple(ScopeKind):
             raise UsageError(f"kind is {kind!r}; it is one of {', '.join(ScopeKind)}")
-        schedules = [tick.name for tick in await self.store.ticks()]
+        schedules = {tick.name for tick in await self.store.ticks()}.union(self.schedules)
         return known_scope(
             ScopeKind(kind), name, await self.known_lanes(), schedules=schedules, duties=DUTIES
         )

@@ -140,8 +140,8 @@ def meta_of(settlement: Settlement) -> dict[str, Any]:
             }
         case Bury(failure):
             meta |= {"error_code": failure.code, "gateway_http_status": failure.gateway_status}
-        case Release(_, why):
-            meta["why"] = why
+        case Release(_, why, reason=reason):
+            meta |= {"why": why, "reason": reason}
     return some(meta)
 
 

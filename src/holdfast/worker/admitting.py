@@ -7,26 +7,33 @@ now, the retry budget, rates and quotas of owners, and gates of plug-ins. What t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
 from holdfast.domain.gates import Asking, Hold, Reject, first_refusal
+from holdfast.domain.guard import Call
 from holdfast.domain.job import Claimed, Lane, Lease, Session, Settlement
 from holdfast.domain.keys import own_key
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.verdict import Bury, Failure, Release, Verdict
+from holdfast.domain.waits import Reason
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Cap, Refusal
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.worker.brokered import Source
-from holdfast.worker.dependencies import TRIAL_SPAN, Dependencies, Pass
+from holdfast.worker.dependencies import TRIAL_SPAN, Dependencies
 
 log = Log("holdfast.worker")
 
 
+#: A group that had nothing is left alone while others have plenty, for so many times as long as it took to ask it, and half a
+#: second at the most: each group is a statement of its own, and asking in vain shall not take more than a hundredth of the time.
+PATIENCE, LONGEST_REST = 100, 0.5
 #: When a gate does not say until when it holds.
 ASK_AGAIN = timedelta(seconds=30)
 
@@ -35,13 +42,15 @@ class Admitted(NamedTuple):
     """A job that may start, and its leave to call its dependency."""
 
     claimed: Claimed
-    given: Pass | None
+    given: Call | None
 
 
-class Group(NamedTuple):
+@dataclass(slots=True)
+class Group:
     dependency: Dependency | None
     caps: tuple[Cap, ...]
     lanes: list[Lane]
+    rests_until: float = -math.inf  #: it had nothing when it was asked last
 
 
 class Admitting:
@@ -93,20 +102,32 @@ class Admitting:
 
     async def claim(self, session: Session, wanted: int) -> list[Admitted]:
         """Up to *wanted* jobs that may start."""
-        self._turn += 1
-        admitted: list[Admitted] = []
         groups = self._groups
-        for place in range(len(groups)):
-            group = groups[(self._turn + place) % len(groups)]
+        self._turn = (self._turn + 1) % max(1, len(groups))
+        turned, now = groups[self._turn :] + groups[: self._turn], self._engine.clock.monotonic()
+        found = await self._claim_from([one for one in turned if one.rests_until <= now], session, wanted)
+        if not found:
+            found = await self._claim_from([one for one in turned if one.rests_until > now], session, wanted)
+        return found
+
+    async def _claim_from(self, groups: list[Group], session: Session, wanted: int) -> list[Admitted]:
+        admitted: list[Admitted] = []
+        for group in groups:
             left = wanted - len(admitted)
             if left <= 0:
                 break
             if group.dependency is None:
-                claimed = await self._source.claim(session, group.lanes, left, caps=group.caps)
-                admitted += await self._admit(claimed, None)
+                admitted += await self._admit(await self._ask(session, group, left), None)
             else:
                 admitted += await self._claim_for(session, group, group.dependency, left)
         return admitted
+
+    async def _ask(self, session: Session, group: Group, limit: int) -> list[Claimed]:
+        began = self._engine.clock.monotonic()
+        claimed = await self._source.claim(session, group.lanes, limit, caps=group.caps)
+        now = self._engine.clock.monotonic()
+        group.rests_until = now if claimed else now + min(PATIENCE * (now - began), LONGEST_REST)
+        return claimed
 
     async def _claim_for(
         self, session: Session, group: Group, dependency: Dependency, wanted: int
@@ -118,7 +139,7 @@ class Admitting:
             return []
         self._asked[dependency] += room
         try:
-            claimed = await self._source.claim(session, group.lanes, room, caps=group.caps)
+            claimed = await self._ask(session, group, room)
         finally:
             self._asked[dependency] -= room
         return await self._admit(claimed, dependency)
@@ -157,7 +178,7 @@ class Admitting:
         admitted: list[Admitted] = []
         refused = {}
         for one, given in zip(claimed, self._dependencies.enter(dependency, claimed, trial), strict=True):
-            if isinstance(given, Pass):
+            if isinstance(given, Call):
                 admitted.append(Admitted(one, given))
             else:
                 refused[one.lease] = given
@@ -201,7 +222,7 @@ class Admitting:
                 return Bury(Failure.of("NOT_ADMITTED", f"{gate}: {reason}"))
             case (gate, Hold(until, reason)):
                 wait = ASK_AGAIN if until is None else max(until - now, timedelta(seconds=1))
-                return Release(wait, f"{gate}: {reason}")
+                return Release(wait, f"{gate}: {reason}", reason=Reason.GATE)
 
     async def _refused(self, claimed: list[Claimed]) -> dict[Lease, Verdict]:
         """Those whose owner or key has used up a rate or a quota."""
@@ -229,7 +250,8 @@ class Admitting:
         if charge.period == "rate":
             # Spread over the next round, so that they do not all come back for the one place that is free by then.
             wait += self._engine.rng.random() * charge.per / max(charge.limit, 1) * 2
-            return Release(wait, f"the rate of {charge.scope} is used up")
+            return Release(wait, f"the rate of {charge.scope} is used up", reason=Reason.OWNER_RATE)
         used = f"{refusal.used} of {charge.limit}"
         wait += timedelta(seconds=60 * self._engine.rng.random())
-        return Release(wait, f"the {charge.period}'s {charge.scope} is used up ({used})")
+        why = f"the {charge.period}'s {charge.scope} is used up ({used})"
+        return Release(wait, why, reason=Reason.QUOTA)

@@ -12,8 +12,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.domain.duration import duration
+from holdfast.domain.guard import Call
 from holdfast.domain.job import Claimed
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
+from holdfast.domain.waits import Reason
 from holdfast.engine.context import Job, run_as
 from holdfast.engine.engine import Engine
 from holdfast.engine.payload import UnreadablePayload, decode_any, encode, size
@@ -21,7 +23,6 @@ from holdfast.engine.presentable import presentable
 from holdfast.engine.tasks import Task
 from holdfast.errors import DependencyHeld, LeaseLost, PayloadError, Snooze
 from holdfast.logs import Log
-from holdfast.worker.dependencies import Pass
 from holdfast.worker.processes import COLD_START, NotReady, ProcessPool
 
 #: A middleware wraps every attempt: it is given the job and the way on, and returns what the way on returned.
@@ -46,7 +47,7 @@ class Running:
 
     __slots__ = ("begun", "child", "claimed", "given", "job", "kill", "leftover", "started", "task", "why")
 
-    def __init__(self, claimed: Claimed, job: Job, started: float, given: Pass | None = None) -> None:
+    def __init__(self, claimed: Claimed, job: Job, started: float, given: Call | None = None) -> None:
         self.claimed, self.job, self.started = claimed, job, started
         self.given = given  #: leave to call its dependency
         self.task: asyncio.Task[Any] | None = None
@@ -226,7 +227,7 @@ class Executors:
     def _raised(self, running: Running, error: BaseException) -> Verdict:
         match error:
             case DependencyHeld():
-                return Release(duration(error.after), str(error))
+                return Release(duration(error.after), str(error), reason=Reason.BREAKER_OPEN)
             case NotReady():
                 return Release(AGAIN_SOON, str(error))
             case Snooze():

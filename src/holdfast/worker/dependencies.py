@@ -20,6 +20,7 @@ from holdfast.domain.moves import Kind
 from holdfast.domain.outcome import Outcome, outcome_of
 from holdfast.domain.policy import LONGEST_RETRY_AFTER
 from holdfast.domain.verdict import Bury, Failure, Release, RetryAfter, Verdict
+from holdfast.domain.waits import Reason
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Outlook, Report
 from holdfast.errors import DependencyHeld, StoreError
@@ -39,25 +40,19 @@ TRIAL_SPAN = timedelta(minutes=1)
 PROBE_SECONDS = 5.0
 #: How often a swap is tried again when somebody else was first.
 SWAPS = 5
+#: A retry is urgent when its job is of a high priority, or ends by its deadline within this time.
+HURRY = timedelta(hours=1)
 #: How many jobs are remembered as throttled.
 MOST_REMEMBERED = 10_000
 #: Answers that ask to be left alone for a while, if they say for how long.
 ASKING = (429, 503)
 
+_OK, _THROTTLED = Outcome.OK, Outcome.THROTTLED  #: a look into an enum is not free
 _KINDS = {
     BreakerState.OPEN: Kind.breaker_opened,
     BreakerState.HALF_OPEN: Kind.breaker_half_open,
     BreakerState.CLOSED: Kind.breaker_closed,
 }
-
-
-class Pass(NamedTuple):
-    """Leave for one call: what to tell when it has ended."""
-
-    dependency: Dependency
-    guard: Guard
-    call: Call
-    trial: str | None  #: the slot of the shared breaker that it runs in
 
 
 class _Lent(NamedTuple):
@@ -102,6 +97,7 @@ class Dependencies:
                 workers=outlook.callers + 1,
                 start=outlook.limit / outlook.callers or None,
                 at_rest=outlook.latency,
+                dependency=dependency,
             )
         await self._hear(list(outlooks.values()), move=False)
 
@@ -109,7 +105,7 @@ class Dependencies:
         guard = self._guards.get(dependency)
         if guard is None:
             policy, now = self._engine.admission.dependency(dependency.name), self._engine.clock.monotonic()
-            guard = self._guards[dependency] = Guard(policy, now)
+            guard = self._guards[dependency] = Guard(policy, now, dependency=dependency)
         return guard
 
     # -- before a claim ---------------------------------------------------------------------------------------------
@@ -158,29 +154,32 @@ class Dependencies:
     # -- around a call ----------------------------------------------------------------------------------------------
     def enter(
         self, dependency: Dependency, claimed: Sequence[Claimed], trial: str | None = None
-    ) -> list[Pass | Verdict]:
+    ) -> list[Call | Verdict]:
         """For each job leave for a call, or what becomes of it instead."""
         guard, now = self._guard(dependency), self._engine.clock.monotonic()
         refused = None if trial is not None else self._refused(dependency, guard)
         if refused is not None:
             return [refused] * len(claimed)
-        charged = guard.budget is not None and trial is None
+        if trial is not None:
+            return [guard.begin(now, trial=trial) for _ in claimed]
+        if guard.budget is None or all(one.attempt == 1 for one in claimed):
+            return [*guard.begin_many(now, len(claimed))]
         return [
-            self._pay(dependency, guard, one, now)
-            if charged and one.attempt > 1
-            else Pass(dependency, guard, guard.begin(now), trial)
+            guard.begin(now) if one.attempt == 1 else self._pay(dependency, guard, one, now)
             for one in claimed
         ]
 
-    def _pay(self, dependency: Dependency, guard: Guard, claimed: Claimed, now: float) -> Pass | Verdict:
+    def _pay(self, dependency: Dependency, guard: Guard, claimed: Claimed, now: float) -> Call | Verdict:
         """Leave for a retry, if the budget has it."""
         assert guard.budget is not None
         policy = guard.budget.policy
         paid = policy.throttled_cost if claimed.lease.job_id in self._throttled else policy.cost
-        if not guard.budget.take(paid, now):
+        in_a_hurry = claimed.until_deadline is not None and claimed.until_deadline < HURRY
+        if not guard.budget.take(paid, now, urgent=in_a_hurry or claimed.priority > 0):
             wait = guard.budget.wait(self._engine.rng.random())
-            return Release(wait, f"the retry budget of {dependency.label} is used up")
-        return Pass(dependency, guard, guard.begin(now, paid=paid), None)
+            why = f"the retry budget of {dependency.label} is used up"
+            return Release(wait, why, reason=Reason.RETRY_BUDGET)
+        return guard.begin(now, paid=paid)
 
     def _refused(self, dependency: Dependency, guard: Guard) -> Verdict | None:
         """The breaker was found open after the claim: nothing is called, and no attempt is burnt."""
@@ -190,7 +189,8 @@ class Dependencies:
         if policy is not None and policy.mode == "fail_fast":
             detail = f"the breaker of {dependency.label} is open"
             return Bury(Failure.of(policy.fail_code, detail))
-        return Release(self.closed_for(dependency), f"the breaker of {dependency.label} is open")
+        why = f"the breaker of {dependency.label} is open"
+        return Release(self.closed_for(dependency), why, reason=Reason.BREAKER_OPEN)
 
     def closed_for(self, dependency: Dependency) -> timedelta:
         """How long until the breaker lets calls be tried again, as far as is known."""
@@ -206,15 +206,15 @@ class Dependencies:
         return None if dependency is None else str(self._guard(dependency).shared.state)
 
     def ended(
-        self, given: Pass, failure: Failure | None, now: float, *, job_id: JobId | None = None
+        self, call: Call, failure: Failure | None, now: float, *, job_id: JobId | None = None
     ) -> Outcome:
         """The call has ended; what it told about the dependency."""
-        guard, call = given.guard, given.call
-        policy = guard.policy.breaker
-        outcome = outcome_of(failure, now - call.began, None if policy is None else policy.slow_after)
+        guard, seconds = call.guard, now - call.began
+        late = guard.slow_after
+        outcome = _OK if failure is None and late is None else outcome_of(failure, seconds, late)
         guard.end(call, outcome, now)
-        self._engine.observers.called(given.dependency, now - call.began)
-        if self._throttled or outcome is Outcome.THROTTLED:
+        self._engine.observers.called(guard.dependency, seconds)
+        if self._throttled or outcome is _THROTTLED:
             self._remember(job_id, outcome)
         return outcome
 
@@ -227,22 +227,22 @@ class Dependencies:
                 if len(self._throttled) > MOST_REMEMBERED:
                     del self._throttled[next(iter(self._throttled))]
 
-    def told_nothing(self, given: Pass, now: float) -> None:
-        """The call was ended from outside, or the handler has told of its calls itself."""
-        given.guard.end(given.call, Outcome.UNCOUNTED, now)
+    def told_nothing(self, call: Call, now: float) -> None:
+        """The call was ended from outside."""
+        call.guard.end(call, Outcome.UNCOUNTED, now)
 
-    async def leave(self, given: Pass, failure: Failure | None) -> Outcome:
+    async def leave(self, call: Call, failure: Failure | None) -> Outcome:
         """`ended`, and the trial it may have been, too."""
-        outcome = self.ended(given, failure, self._engine.clock.monotonic())
-        if given.trial is not None:
-            await self._end_trial(given.dependency, given.trial, outcome)
+        outcome = self.ended(call, failure, self._engine.clock.monotonic())
+        if call.trial is not None:
+            await self._end_trial(call.guard.dependency, call.trial, outcome)
         return outcome
 
-    async def abandon(self, given: Pass) -> None:
+    async def abandon(self, call: Call) -> None:
         """`told_nothing`, and the trial is the next one's."""
-        self.told_nothing(given, self._engine.clock.monotonic())
-        if given.trial is not None:
-            await self._end_trial(given.dependency, given.trial, Outcome.UNCOUNTED)
+        self.told_nothing(call, self._engine.clock.monotonic())
+        if call.trial is not None:
+            await self._end_trial(call.guard.dependency, call.trial, Outcome.UNCOUNTED)
 
     async def hold_back(self, lane: Lane, failure: Failure) -> None:
         """The service asked to be left alone for a while: everything that would call it waits, not this job only (E12)."""
@@ -264,17 +264,27 @@ class Dependencies:
             log.warning("hold.failed", scope=str(scope), reason=str(error))
 
     # -- calls that a handler marks itself --------------------------------------------------------------------------
-    async def enter_call(self, dependency: Dependency) -> Pass:
-        guard = self._guard(dependency)
-        trial = None
-        if guard.shared.state is BreakerState.HALF_OPEN:
+    async def enter_call(self, dependency: Dependency, given: Call | None) -> Call:
+        """*given* is the leave of the attempt: the first call of that dependency takes it over."""
+        guard, trial = self._guard(dependency), None
+        is_trial = (
+            given is not None and given.guard is guard and given.heir is None and given.trial is not None
+        )
+        if guard.shared.state is BreakerState.HALF_OPEN and not is_trial:
             trial = await self.take_trial(dependency)
         now = self._engine.clock.monotonic()
+        if given is None or given.guard is not guard or given.heir is not None:
+            call = None
+        else:
+            call = guard.hand_over(given, now)
+            call.trial = trial = call.trial or trial
         if trial is None and (guard.shared.state is not BreakerState.CLOSED or guard.is_tripped(now)):
+            if call is not None:
+                self.told_nothing(call, now)
             raise DependencyHeld(dependency.label, self.closed_for(dependency))
-        return Pass(dependency, guard, guard.begin(now), trial)
+        return call or guard.begin(now, trial=trial)
 
-    async def leave_call(self, call: Pass, error: BaseException | None, task: str) -> None:
+    async def leave_call(self, call: Call, error: BaseException | None, task: str) -> None:
         if isinstance(error, asyncio.CancelledError):
             await self.abandon(call)
             return
@@ -412,8 +422,9 @@ class Dependencies:
         return outlook.now + timedelta(seconds=self._engine.clock.monotonic() - self._heard_at)
 
 
-def after_trial(verdict: Verdict, outcome: Outcome, dependency: Dependency) -> Verdict:
+def after_trial(verdict: Verdict | None, outcome: Outcome | None, dependency: Dependency) -> Verdict | None:
     """A job that was drafted for a trial which failed gets its attempt back and goes behind the others."""
     if outcome in (Outcome.FAILED, Outcome.SLOW) and isinstance(verdict, (RetryAfter, Bury)):
-        return Release(timedelta(), f"it was the trial call of {dependency.label}, which failed")
+        why = f"it was the trial call of {dependency.label}, which failed"
+        return Release(timedelta(), why, reason=Reason.TRIAL_FAILED)
     return verdict

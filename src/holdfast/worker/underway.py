@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from holdfast.domain.guard import Call
 from holdfast.domain.job import Claimed, Lease, Settlement
 from holdfast.domain.verdict import Bury, Complete, RetryAfter, Verdict
 from holdfast.engine.attempt_log import AttemptLog
@@ -17,7 +18,7 @@ from holdfast.engine.ports import Answer
 from holdfast.logs import Log
 from holdfast.worker.admitting import Admitted
 from holdfast.worker.attempts import Executors, Running
-from holdfast.worker.dependencies import Dependencies, Pass, after_trial
+from holdfast.worker.dependencies import Dependencies, after_trial
 from holdfast.worker.settler import Settler
 from holdfast.worker.sizing import Slots
 from holdfast.worker.telling import tell
@@ -62,7 +63,7 @@ class UnderWay:
         now = clock.monotonic()
         for one, given in admitted:
             job = Job(one, store, clock, now, self._resources, keeper)
-            job.calls = self._dependencies
+            job.calls, job.given = self._dependencies, given
             running = Running(one, job, now, given)
             self.running[one.lease] = running
             self._slots.started(now)
@@ -72,7 +73,7 @@ class UnderWay:
         """One attempt from its start to the hand-over of its verdict. No exception leaves it."""
         claimed, given, running.begun = running.claimed, running.given, True
         if given is not None:  # how long it stood here in line is not the dependency's doing
-            given.call.began = self._engine.clock.monotonic()
+            given.began = self._engine.clock.monotonic()
         try:
             verdict = await self._executors.attempt(running)
         finally:
@@ -84,14 +85,14 @@ class UnderWay:
             self._ended.set()
             self._freed()
         if given is not None:
-            if given.trial is not None:
+            if given.trial is None and given.heir is None:
+                self._tell_dependency(claimed, given, verdict, now)
+            else:
                 self.ending.add(claimed.lease)
                 try:
-                    verdict = await self._end_trial(running, given, verdict)
+                    verdict = await self._end_trial(given, verdict)
                 finally:
                     self.ending.discard(claimed.lease)
-            else:
-                self._tell_dependency(running, given, verdict, now)
         if verdict is not None:
             spent = timedelta(seconds=now - running.started)
             logs = () if running.job.said is None else self._logs_of(running.job.said, verdict)
@@ -113,26 +114,27 @@ class UnderWay:
             self._settler.put(end._replace(duration=timedelta(), logs=logs))
 
     # -- what an attempt tells of its dependency ----------------------------------------------------------------------
-    def _tell_dependency(self, running: Running, given: Pass, verdict: Verdict | None, now: float) -> None:
-        """The attempt's end tells how its dependency is, unless the handler has marked its calls itself."""
-        match verdict:
-            case Complete() if given.dependency not in running.job.judged:
-                self._dependencies.ended(given, None, now)
-            case RetryAfter(_, failure) | Bury(failure) if given.dependency not in running.job.judged:
-                self._dependencies.ended(given, failure, now, job_id=running.job.id)
-            case _:
-                self._dependencies.told_nothing(given, now)
+    def _tell_dependency(self, claimed: Claimed, given: Call, verdict: Verdict | None, now: float) -> None:
+        """The attempt's end tells how its dependency is."""
+        if type(verdict) is Complete:
+            self._dependencies.ended(given, None, now)
+        elif isinstance(verdict, (RetryAfter, Bury)):
+            self._dependencies.ended(given, verdict.failure, now, job_id=claimed.lease.job_id)
+        else:
+            self._dependencies.told_nothing(given, now)
 
-    async def _end_trial(self, running: Running, given: Pass, verdict: Verdict | None) -> Verdict | None:
-        match verdict:
-            case Complete() if given.dependency not in running.job.judged:
-                await self._dependencies.leave(given, None)
-            case RetryAfter(_, failure) | Bury(failure) if given.dependency not in running.job.judged:
-                outcome = await self._dependencies.leave(given, failure)
-                return after_trial(verdict, outcome, given.dependency)
-            case _:
-                await self._dependencies.abandon(given)
-        return verdict
+    async def _end_trial(self, given: Call, verdict: Verdict | None) -> Verdict | None:
+        """The same of an attempt that was a trial, or whose handler has marked its calls itself."""
+        call = given.heir or given
+        if call is given:
+            match verdict:
+                case Complete():
+                    await self._dependencies.leave(call, None)
+                case RetryAfter(_, failure) | Bury(failure):
+                    await self._dependencies.leave(call, failure)
+                case _:
+                    await self._dependencies.abandon(call)
+        return verdict if call.trial is None else after_trial(verdict, call.outcome, call.guard.dependency)
 
     # -- what is kept and said ------------------------------------------------------------------------------------------
     def _logs_of(self, said: AttemptLog, verdict: Verdict) -> tuple[str, ...]:

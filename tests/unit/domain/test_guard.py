@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.guard import UNLIMITED, Call, DependencyPolicy, Guard
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.outcome import Outcome
+from holdfast.errors import UsageError
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 OK, FAILED = Outcome.OK, Outcome.FAILED
@@ -194,3 +196,21 @@ def test_room_is_never_exceeded_and_is_never_gone_for_good(
     for began in running:
         one.end(began, Outcome.UNCOUNTED, now)
     assert one.room(now + 301.0) > 0
+
+
+@pytest.mark.parametrize("name", ["breaker", "limiter", "budget"])
+def test_a_policy_that_is_none_is_told_at_once(name: str) -> None:  # E20 E23 E17
+    wrong: Any = {name: {"threshold": 0.5}}
+    with pytest.raises(UsageError, match=rf"^{name} is .*; it is a \w+Policy, or None to switch it off$"):
+        DependencyPolicy(**wrong)
+
+
+def test_a_call_that_is_handed_over_is_slow_by_its_own_time() -> None:  # E20
+    policy = BreakerPolicy(window=1, min_calls=1, slow_after="2s", cooldown="1h")
+    one = guard(DependencyPolicy(breaker=policy))
+    leave = one.begin(0.0)
+    call = one.hand_over(leave, 1.0)  # its handler did something else before
+    assert not one.vote(2.5)
+    assert one.vote(3.5)
+    one.end(call, OK, 3.6)
+    assert one.calls == 1

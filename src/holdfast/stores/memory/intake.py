@@ -159,4 +159,5 @@ def claim_now(tables: Tables, job: Job, session: Session, now: datetime) -> Clai
         start_within=job.spec.start_within,
         version=job.spec.version,
         trace=job.spec.trace,
+        priority=job.spec.priority,
     )

@@ -90,11 +90,11 @@ def reclaim(tables: Tables, reclaims: Sequence[Reclaim], stuck: bool = False) ->
 def time_out(tables: Tables, limit: int, skip: int) -> list[JobId]:
     now = tables.clock.now()
     late = [
-        (job.deadline_at, job)
+        (job.deadline_at, job.id, job)
         for job in tables.jobs.values()
         if job.state not in FINISHED and job.deadline_at is not None and now > job.deadline_at
     ]
-    passed = [job for _, job in sorted(late, key=lambda one: one[0])][skip : skip + limit]
+    passed = [job for *_, job in sorted(late, key=lambda one: one[:2])][skip : skip + limit]
     for job in passed:
         time_out_one(tables, job)
     return [job.id for job in passed]

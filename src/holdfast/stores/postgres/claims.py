@@ -121,7 +121,7 @@ class Claims:
 def claimed(row: asyncpg.Record, lane_of: Mapping[int, Lane]) -> Claimed:
     return Claimed(
         Lease(JobId(str(row[0])), row[1]), lane_of[row[2]], row[3], row[4], row[5], row[6], row[7], row[8], row[9],
-        row[10], row[11], row[12], row[13], row[14], row[15],
+        row[10], row[11], row[12], row[13], row[14], row[15], -row[16],
     )  # fmt: skip
 
 

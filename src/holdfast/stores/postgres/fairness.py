@@ -20,7 +20,8 @@ from holdfast.stores.postgres.plans import SQL
 
 #: How many of a line are placed by one statement: it should take less than the cursors of fair lines stay behind (`claims`).
 BATCH = 1000
-#: A claimer places newcomers so often; in between it claims from those who are placed.
+#: A claimer places newcomers so often, or after so many times as long as it took to find none (`_PATIENCE`); in between it
+#: claims from those who are placed.
 _EVERY = 0.05
 #: Looking at who entered lately is cheap. A look at all that is unplaced finds as well who entered in a transaction that was
 #: open for longer; it is repeated after so many times its own duration, and not before a second has passed.
@@ -91,7 +92,8 @@ class Stager:
     async def _stage(
         self, connection: asyncpg.Connection[Any], lines: Collection[tuple[int, int]], *, lately: bool
     ) -> int:
-        self._stage_at = self._clock.monotonic() + _EVERY
+        began = self._clock.monotonic()
+        self._stage_at = began + _EVERY  # now, so that claims beside this one do not do the same
         if not lines:
             return 0
         ordered = sorted(lines)
@@ -104,6 +106,9 @@ class Stager:
             UNPLACED,
             STRIDE,
         )
+        if not staged:
+            now = self._clock.monotonic()
+            self._stage_at = now + max(_EVERY, _PATIENCE * (now - began))
         return staged
 
 

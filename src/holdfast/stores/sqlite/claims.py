@@ -92,10 +92,10 @@ def take(move: Move, session: Session, ids: list[int], caps: Sequence[Cap] = ())
         Claimed(
             Lease(uid, seq), lane_of[lane], payload, attempt, most, crashes, generation, owner, key,
             maybe_duration(timeout), maybe_duration(deadline_at - now) if deadline_at is not None else None,
-            timedelta(microseconds=now - queued_at), maybe_duration(start_within), version, trace,
+            timedelta(microseconds=now - queued_at), maybe_duration(start_within), version, trace, -prio,
         )
         for (uid, lane, payload, attempt, most, crashes, generation, owner, key, timeout, deadline_at, queued_at,
-             start_within, version, trace) in rows
+             start_within, version, trace, prio) in rows
     ]  # fmt: skip
 
 

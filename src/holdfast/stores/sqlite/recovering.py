@@ -88,10 +88,10 @@ def _holds(move: Move, lease: Lease) -> bool:
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------------
-def overdue(move: Move, limit: int, skip: int = 0) -> Iterator[Found]:
+def overdue(move: Move, limit: int, skip: int) -> Iterator[Found]:
     """Whose deadline has passed, wherever they are."""
     return move.jobs(
-        "deadline_at IS NOT NULL AND phase <= 2 AND deadline_at < ? ORDER BY deadline_at LIMIT ? OFFSET ?",
+        "deadline_at IS NOT NULL AND phase <= 2 AND deadline_at < ? ORDER BY deadline_at, id LIMIT ? OFFSET ?",
         move.now,
         limit,
         skip,

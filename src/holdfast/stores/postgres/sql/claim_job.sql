@@ -28,5 +28,5 @@ WITH s AS MATERIALIZED (
 SELECT j.id AS job_id, j.epoch, j.lane, j.payload, j.attempt + 1 AS attempt, j.max_attempts, j.crashes, j.generation, j.owner, j.key, j.timeout,
        j.deadline_at - q.at AS until_deadline,
        q.at - coalesce((SELECT queued_at FROM holdfast.life WHERE job_id = j.id AND j.generation > 1), j.created_at) AS waited,
-       j.start_within, j.version, j.trace
+       j.start_within, j.version, j.trace, j.prio
   FROM q, j
