@@ -47,11 +47,9 @@ _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _BARE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
-def named(request: HttpRequest, caller: Caller, route: str, content: Any) -> Request | None:
-    """The name its sender gave a request, in the scope of route and sender; None where it gave none. *content*: plain values."""
+def named(request: HttpRequest, caller: Caller, route: str, content: Any) -> Request:
+    """The name its sender gave a request, in the scope of route and sender. *content*: plain values."""
     given = request.headers.getlist(HEADER)
-    if not given:
-        return None
     name = _read(given[0]) if len(given) == 1 else None
     if name is None:
         raise Problem(
