@@ -49,7 +49,11 @@ async def answers(house: House, path: str) -> list[tuple[int, dict[str, str], se
             said = await house.as_(Role.ADMIN) | {"Content-Type": "application/json"} | headers
             told = await client.post(path, content=body, headers=said)
             content = told.json()
-            kept = {name: value for name, value in told.headers.items() if name not in ("content-length", "location")}
+            kept = {
+                name: value
+                for name, value in told.headers.items()
+                if name not in ("content-length", "location")
+            }
             found.append((told.status_code, kept, set(content), str(content.get("detail"))))
     return found
 
