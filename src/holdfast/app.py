@@ -299,11 +299,10 @@ class Holdfast(Declaring, Relaying, Verbs):
             )
             if handle_signals:  # the process is ours
                 stop_on_signals(worker.stop, stack)
+                reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
                 gc.collect()
                 gc.freeze()  # what was imported lives on: no later collection has to walk it
             if self._reloader.path is not None:
-                if handle_signals:
-                    reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
                 looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
                 stack.push_async_callback(_end, looking)
             if relay and self.topics:

@@ -69,6 +69,8 @@ class Reloader:
     def reload(self, tasks: Tasks, *, asked: bool = False) -> bool:
         """Read the file again if it has changed, or if *asked*; whether new policies are in force."""
         stamp = _stamp(self.path)
+        if self.path is None and asked:
+            log.info("policies.none", hint="this app was started without a policy file")
         if self.path is None or (stamp == self._stamp and not asked):
             return False
         self._stamp = stamp
