@@ -179,7 +179,7 @@ class Holding:
 
     def __init__(self, app: Holdfast) -> None:
         self.begun, self.go_on, self._send = asyncio.Event(), asyncio.Event(), app.send
-        app.send = self.send  # type: ignore[method-assign]
+        app.send = self.send  # type: ignore[method-assign, assignment]
 
     async def send(self, *jobs: Any) -> Any:
         self.begun.set()
