@@ -12,9 +12,12 @@ import asyncio
 import json
 import multiprocessing
 import os
+import shutil
 import socket
 import sqlite3
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -48,7 +51,8 @@ one, as far as there are processors for them. In the flood, twenty clients of on
 answered, and are refused with 429; another owner sends fifty a second. Whoever does not heed refusals is told them later (50 to
 90 ms), and what its rate does allow comes in blocks of a thousandth instead of a twentieth, so that others need not wait for
 bursts. Where a hundred clients do not get five times as much as one: a commit takes less than a millisecond on this disk, one
-client is nearly as fast as the processor lets it be, and there is not five times as much of that.
+client is nearly as fast as the processor lets it be, and there is not five times as much of that. So the same is measured where
+a commit takes {slow} ms more, as on many a disk of a server: SQLite's syncs are held up by strace, PostgreSQL's by `commit_delay`.
 
 How long lists take among a million jobs is measured by `python -m benchmarks.lists sqlite` and `… postgres`. That five hundred
 streams are served by one reader of the log is a test: `tests/http/test_stream.py`.
@@ -57,6 +61,7 @@ Found = dict[tuple[str, int], list[float]]
 CLIENTS = (1, 100)
 CALM = 1.5
 ROUNDS = 3
+SLOW_DISK = 5
 BODY = json.dumps({"task": "note", "args": {"text": "hello, world"}}).encode()
 
 
@@ -159,14 +164,18 @@ def _bare_insert(url: str) -> Callable[[str, str], Any]:
 
 
 @contextmanager
-def server(run: Callable[[str, int, Any], None], url: str) -> Iterator[tuple[int, str]]:
-    """Its port, and the key it wants."""
+def server(
+    run: Callable[[str, int, Any], None], url: str, python: str = sys.executable
+) -> Iterator[tuple[int, str]]:
+    """Its port, and the key it wants. *python* is what runs it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     fork = multiprocessing.get_context("spawn")
     ready = fork.Queue()
     process = fork.Process(target=run, args=(url, port, ready), daemon=True)
+    fork.set_executable(python)
     process.start()
+    fork.set_executable(sys.executable)
     try:
         key = ready.get(timeout=60)
         _wait(port)
@@ -174,6 +183,20 @@ def server(run: Callable[[str, int, Any], None], url: str) -> Iterator[tuple[int
     finally:
         process.terminate()
         process.join()
+
+
+def slow_python(folder: Path) -> str | None:
+    """A Python in which every sync of SQLite's log takes `SLOW_DISK` ms more; None where processes cannot be traced."""
+    strace = shutil.which("strace")
+    if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode:
+        return None
+    wrapper = folder / "python"
+    slowly = f"-e trace=fdatasync -e inject=fdatasync:delay_exit={SLOW_DISK * 1000}"
+    wrapper.write_text(
+        f'#!/bin/sh\nexec {strace} -I2 -f --seccomp-bpf -o /dev/null {slowly} {sys.executable} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    return str(wrapper)
 
 
 def _wait(port: int) -> None:
@@ -279,6 +302,20 @@ def measure(new_url: Callable[[], str], seconds: float) -> Found:
     return found
 
 
+def measure_slow_disk(store: str, url: str, python: str, seconds: float) -> Figure:
+    """What a hundred clients get for each that one gets, where a commit takes its time: is it shared through HTTP, too?"""
+    rates: dict[int, list[float]] = {clients: [] for clients in CLIENTS}
+    with server(serve_holdfast, url, python) as (port, key):
+        asyncio.run(load(port, key, 10, 0.5))  # warm
+        for _ in range(ROUNDS):
+            for clients in CLIENTS:
+                rates[clients].append(asyncio.run(load(port, key, clients, seconds))[0])
+    one, many = (statistics.median(rates[clients]) for clients in CLIENTS)
+    print(f"  a commit takes {SLOW_DISK} ms more: {one:,.0f}/s and {many:,.0f}/s", flush=True)
+    what = f"the same where a commit takes {SLOW_DISK} ms more"
+    return Figure(store, what, many / one, TARGET_OF_ONE)
+
+
 class Figure(NamedTuple):
     store: str
     what: str
@@ -329,7 +366,9 @@ def write_page(told: list[Figure], rates: dict[str, Found], load: float) -> None
     about = f"{os.cpu_count()} CPUs, load {load:.1f} when it began"
     if load > CALM:
         about += ", which is busy with other work: measure again on a calm machine before you rely on these"
-    PAGE.write_text(PAGE_TEXT.format(about=about, rows="\n".join(rows), absolute="\n".join(absolute)))
+    PAGE.write_text(
+        PAGE_TEXT.format(about=about, slow=SLOW_DISK, rows="\n".join(rows), absolute="\n".join(absolute))
+    )
 
 
 def main() -> int:
@@ -347,15 +386,26 @@ def main() -> int:
         rates[store] = measure(new_url, chosen.seconds)
         told.extend(figures(store, rates[store], measure_flood(new_url(), chosen.seconds * 2)))
 
+    def run_slowly(store: str, url: str, python: str) -> None:
+        told.insert(-1, measure_slow_disk(store, url, python, chosen.seconds))
+
     with tempfile.TemporaryDirectory() as folder:
         paths = iter(Path(folder, f"{number}.db") for number in range(10))
         run("SQLite", lambda: f"sqlite:///{next(paths)}")
+        if python := slow_python(Path(folder)):
+            run_slowly("SQLite", f"sqlite:///{next(paths)}", python)
     if chosen.postgres:
         from tests.services.postgres import Postgres
 
         with Postgres(durable=True) as running:
             names = iter(f"bench_{number}" for number in range(10))
             run("PostgreSQL", lambda: running.create_database(next(names)))
+            slow = running.create_database("slow")
+            for setting, value in (("commit_delay", SLOW_DISK * 1000), ("commit_siblings", 0)):
+                running.execute(
+                    f"ALTER DATABASE slow SET {setting} = {value}"
+                )  # waits before each flush of the log
+            run_slowly("PostgreSQL", slow, sys.executable)
     for one in told:
         verdict = "ok" if one.is_reached else "MISSED"
         print(f"{one.store:<11}{one.what:<32}{one.found:>6.2f}  (target {one.target:g}) {verdict}")

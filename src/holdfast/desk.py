@@ -24,11 +24,21 @@ class Desk(ABC):
 
     # -- keys -------------------------------------------------------------------------------------------------------
     async def create_key(
-        self, role: str, *, owner: str | None = None, name: str = "", lasts: Duration | None = None
+        self,
+        role: str,
+        *,
+        owner: str | None = None,
+        name: str = "",
+        lasts: Duration | None = None,
+        token: str | None = None,
     ) -> tuple[AccessKey, str]:
-        """A new key and its secret, which is kept nowhere: show it once. A key of the role `owner` needs an *owner*."""
+        """A new key and its secret, which is kept nowhere: show it once. A key of the role `owner` needs an *owner*.
+
+        *token*, here and below, is an id that names the call: made again under it, it makes no second key, and the secret it
+        tells is the one that is good.
+        """
         return await access.create_key(
-            await self.engine(), role, owner=owner, name=name, lasts=optional(lasts)
+            await self.engine(), role, owner=owner, name=name, lasts=optional(lasts), token=token
         )
 
     async def keys(self) -> list[AccessKey]:
@@ -43,9 +53,11 @@ class Desk(ABC):
         """End a key, now or *after* a while. `UnknownKey` when none that is valid has this id."""
         await access.revoke_key(await self.engine(), key_id, after=duration(after))
 
-    async def rotate_key(self, key_id: str, *, overlap: Duration = "24h") -> tuple[AccessKey, str]:
+    async def rotate_key(
+        self, key_id: str, *, overlap: Duration = "24h", token: str | None = None
+    ) -> tuple[AccessKey, str]:
         """A new key in the place of another, which stays valid for the *overlap*; and its secret."""
-        return await access.rotate_key(await self.engine(), key_id, overlap=duration(overlap))
+        return await access.rotate_key(await self.engine(), key_id, overlap=duration(overlap), token=token)
 
     # -- operations -------------------------------------------------------------------------------------------------
     async def count(self, **where: Any) -> int:

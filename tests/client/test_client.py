@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import ssl
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -205,6 +206,22 @@ def test_a_url_that_is_none_is_refused_without_telling_it(url: str) -> None:
     with pytest.raises(UsageError) as refused:
         Client(url)
     assert "canary" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_certificates_are_read_for_https_alone(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    make = ssl.create_default_context
+
+    def counted(*args: Any, **more: Any) -> ssl.SSLContext:
+        read.append("certificates")
+        return make(*args, **more)
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+    kind("http://127.0.0.1:1")
+    assert read == []
+    kind("https://127.0.0.1:1")
+    assert read == ["certificates"]
 
 
 def test_a_key_is_in_no_text_and_must_look_like_one() -> None:

@@ -44,6 +44,14 @@ async def test_a_key_that_is_added_twice_is_kept_once(world: World) -> None:  # 
     assert await world.store.keys() == [first]
 
 
+async def test_a_key_that_is_made_again_has_the_later_secret_only(world: World) -> None:  # E37 E66
+    first = await world.store.add_key(a_key("one"), lasts=None)
+    again = replace(a_key("one"), digest=b"of another secret")
+    assert await world.store.add_key(again, lasts=MINUTE) == replace(first, digest=again.digest)
+    assert await world.store.key(first.digest) is None
+    assert [key.id for key in await world.store.keys()] == [first.id]
+
+
 async def test_a_key_expires_by_the_stores_clock(world: World) -> None:  # E66
     made = await world.store.add_key(a_key("short"), lasts=MINUTE)
     assert made.expires_at == made.created_at + MINUTE

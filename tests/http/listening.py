@@ -30,8 +30,7 @@ async def serving(app: Holdfast) -> AsyncIterator[tuple[int, _Server]]:
     try:
         yield listening.getsockname()[1], server
     finally:
-        server.config.app.state.door.close()
-        server.should_exit = True
+        server.stop()
         await running
 
 

@@ -237,6 +237,16 @@ async def test_what_was_refused_may_be_mended_and_sent_under_its_key(house: Hous
     assert await rows(house) != []
 
 
+async def test_a_dry_run_counts_anew_and_leaves_its_key_for_the_real_one(house: House) -> None:  # E37
+    path, body = f"{API}/operations", {"doing": "redrive", "where": {"task": ["convert"]}}
+    for count in (0, 1):
+        assert (await post(house, path, body | {"dry_run": True})).json()["matched"] == count
+        await house.dead()
+    assert await rows(house) == []
+    assert (await post(house, path, body)).status_code == 202
+    assert len(await rows(house)) == 1
+
+
 async def test_a_version_that_was_read_does_not_stand_in_the_way_of_the_answer(house: House) -> None:  # E37
     job_id = await house.enqueue()
     headers = await house.as_(Role.ADMIN) | {"Idempotency-Key": "k1"}
@@ -335,6 +345,27 @@ async def _messages(house: House, path: str) -> int:
     return int(await house.app.count(tag=f"webhook:{path.split('/')[4]}"))
 
 
+@lost("create_key", "store.add_key", {"role": "viewer"})
+async def _keys(house: House, path: str) -> int:
+    return len(await house.app.keys())
+
+
+@lost("rotate_key", "store.revoke_key", {"overlap": "0s"})
+async def _rotated_keys(house: House, path: str) -> int:
+    return len(await house.app.keys())
+
+
+@lost("rotate_webhook_secret", "store.put_webhook")
+async def _secrets(house: House, path: str) -> int:
+    """A second rotation would take away the one that receivers know."""
+    [webhook] = [one for one in await house.app.webhooks() if one.id == path.split("/")[4]]
+    known = _KNOWN.setdefault(webhook.id, webhook.secrets[0])
+    return len(webhook.secrets) if known in webhook.secrets else -1
+
+
+_KNOWN: dict[str, str] = {}
+
+
 async def test_what_was_done_and_could_not_be_told_is_not_done_again(house: House) -> None:  # E6 E37
     for name in LOST:
         await _lose_and_repeat(house, name)
@@ -359,6 +390,8 @@ async def _lose_and_repeat(house: House, name: str) -> None:
     assert done > before, name
     again = await post(house, path, body)
     assert again.is_success, (name, again.text)
+    if name in ("create_key", "rotate_key"):
+        assert await house.app.find_key(again.json()["secret"]) is not None, name
     repeated = await post(house, path, body)
     assert repeated.is_success or code(repeated) == (409, "TOLD_ONCE"), name
     assert await count(house, path) == done, name

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -18,7 +19,7 @@ from fastapi import FastAPI
 from holdfast import Holdfast
 from holdfast.domain.access import Role
 from holdfast.errors import UsageError
-from holdfast.http import api
+from holdfast.http import api, serving
 from holdfast.http.serving import address_of, listen, make_server, served
 from tests.http.world import API, House, new_app, new_house
 
@@ -153,6 +154,68 @@ async def test_a_server_believes_no_header_about_its_client(house: Served) -> No
         assert "server" not in (await client.get(f"{API}/jobs")).headers
 
 
+# -- the end ------------------------------------------------------------------------------------------------------------
+async def test_it_stops_when_it_is_told_and_not_at_the_next_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float, *more: Any) -> Any:
+        slept.append(seconds)
+        return await sleep(seconds, *more)
+
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    listening = listen("127.0.0.1", 0)
+    async with served(new_app(), listening, "127.0.0.1") as server:
+        async with httpx2.AsyncClient() as client:  # its connection is open and idle when the server stops
+            assert (await client.get(f"{address_of(listening)}/livez")).status_code == 200
+            assert server.server_state.connections
+            server.stop()
+    assert not server.server_state.connections
+    assert [seconds for seconds in slept if seconds > 0.01] == []
+
+
+class Holding:
+    """Keeps what an app is asked to store until it may go on."""
+
+    def __init__(self, app: Holdfast) -> None:
+        self.begun, self.go_on, self._send = asyncio.Event(), asyncio.Event(), app.send
+        app.send = self.send  # type: ignore[method-assign, assignment]
+
+    async def send(self, *jobs: Any) -> Any:
+        self.begun.set()
+        await self.go_on.wait()
+        return await self._send(*jobs)
+
+
+async def test_a_request_under_way_is_answered_before_the_server_ends() -> None:
+    app, listening = new_app(), listen("127.0.0.1", 0)
+    holding, address = Holding(app), address_of(listening)
+    async with httpx2.AsyncClient(timeout=20) as client:
+        async with served(app, listening, "127.0.0.1", rate=None) as server:
+            json_body = {"task": "note", "args": {"text": "last"}}
+            asked = asyncio.create_task(client.post(f"{address}{API}/jobs", json=json_body))
+            await asyncio.wait_for(holding.begun.wait(), 20)
+            server.stop()
+            asyncio.get_running_loop().call_soon(holding.go_on.set)
+        assert (await asked).status_code == 201
+
+
+async def test_a_request_that_takes_too_long_is_cut_off_when_the_server_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving, "GRACE_SECONDS", 0.05)
+    app, listening = new_app(), listen("127.0.0.1", 0)
+    holding, address = Holding(app), address_of(listening)
+    async with httpx2.AsyncClient(timeout=20) as client:
+        async with served(app, listening, "127.0.0.1", rate=None):
+            json_body = {"task": "note", "args": {"text": "late"}}
+            asked = asyncio.create_task(client.post(f"{address}{API}/jobs", json=json_body))
+            await asyncio.wait_for(holding.begun.wait(), 20)
+        with pytest.raises(httpx2.HTTPError):
+            (await asked).raise_for_status()
+
+
+# -- who is let in ------------------------------------------------------------------------------------------------------
 def test_keys_can_be_left_out_on_loopback_only() -> None:  # E66
     for host in ("0.0.0.0", "192.0.2.1", "::", "example.com"):
         with pytest.raises(UsageError, match="loopback only"):

@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -224,3 +226,24 @@ async def test_sighup_makes_a_real_worker_read_its_file_again(tmp_path: Path) ->
         _, said = worker.communicate(timeout=30)
     assert "policies.reloaded" in said
     assert worker.returncode == 0
+
+
+async def test_sighup_does_not_end_a_worker_without_a_file(
+    monkeypatch: pytest.MonkeyPatch, heard: Heard, tmp_path: Path
+) -> None:  # E10
+    monkeypatch.chdir(tmp_path)  # no holdfast.toml here
+    monkeypatch.setattr(
+        "holdfast.app.gc", SimpleNamespace(collect=int, freeze=int)
+    )  # this process is not its own
+    monkeypatch.setattr(sys, "stdin", StringIO())
+    app = Holdfast("memory://")
+
+    @app.task
+    async def hang_up() -> None:
+        assert signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL, "it would end us"
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    handle = await hang_up.enqueue()
+    await app.run_worker(until_idle=True, handle_signals=True)
+    assert (await handle.job()).state == "complete"
+    assert heard.events() == ["policies.none"]

@@ -27,10 +27,10 @@ Beside its own answers every route may answer {common}. In a column *Takes*, wha
 **Sent again.** Give a request an `Idempotency-Key` (up to 255 printable characters, in quotes or not), and send it again as often as
 you like: it is answered as the first time, with `Idempotency-Replayed: true`. A key belongs to one route and one caller (all keys of
 an owner are one) and is remembered for 24 hours. With other content it is refused (422 `IDEMPOTENCY_KEY_REUSED`); while the
-first one is being carried out, 409 `IDEMPOTENCY_KEY_IN_FLIGHT` with `Retry-After`. What was refused (4xx) has not used up its key. After 5xx
-or a lost connection send it again: jobs, moves of jobs, operations, webhooks and their messages are not made twice, not even when the
+first one is being carried out, 409 `IDEMPOTENCY_KEY_IN_FLIGHT` with `Retry-After`. What was refused (4xx), or only counted (`dry_run`), has not used up its key. After 5xx
+or a lost connection send it again: jobs, moves of jobs, operations, keys, webhooks, their secrets and their messages are not made twice, not even when the
 server was killed between the work and the answer (then the key is held for up to a minute); pauses, breakers and the like come to
-the same state. An answer with a secret is told once: 409 `TOLD_ONCE`, and `made` names what was made, to be rotated or revoked.
+the same state, and a message of the outbox that was replayed is delivered under the id it has. An answer with a secret is told once: 409 `TOLD_ONCE`, and `made` names what was made, to be rotated or revoked.
 
 **As it was read.** What has an `ETag` may be acted on with `If-Match`: 412 `PRECONDITION_FAILED` when it has changed since. The
 version is compared in the transaction of the change, so nobody comes between.

@@ -95,7 +95,7 @@ class Batch(Sequence[NewJob]):
             return [jobs]
         batches: list[Batch] = []
         for job in jobs:
-            if not batches or batches[-1].spec is not job.spec:
+            if not batches or (batches[-1].spec is not job.spec and batches[-1].spec != job.spec):
                 batches.append(cls([], [], job.spec))
             batches[-1].ids.append(job.id)
             batches[-1].payloads.append(job.payload)

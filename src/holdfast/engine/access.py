@@ -21,8 +21,15 @@ def digest_of(secret: str) -> bytes:
 
 
 async def create_key(
-    engine: Engine, role: str, *, owner: str | None, name: str, lasts: timedelta | None
+    engine: Engine,
+    role: str,
+    *,
+    owner: str | None,
+    name: str,
+    lasts: timedelta | None,
+    token: str | None = None,
 ) -> tuple[AccessKey, str]:
+    """Made again under its *token*, it is the same key with another secret: the first one's was lost with the answer."""
     if role not in tuple(Role):
         raise UsageError(f"role is {role!r}; it is one of {', '.join(Role)}")
     if (role == Role.OWNER) is not bool(owner):
@@ -38,7 +45,7 @@ async def create_key(
         raise UsageError("a key that lasts no time is of no use; leave it out for one that does not expire")
     secret = PREFIX + urlsafe_b64encode(engine.ids.secret()).decode().rstrip("=")
     key = AccessKey(
-        id=engine.ids.job_id(),
+        id=token or engine.ids.job_id(),
         name=name or owner or str(role),
         role=Role(role),
         owner=owner or None,
@@ -60,13 +67,16 @@ async def revoke_key(engine: Engine, key_id: str, *, after: timedelta) -> None:
         raise UnknownKey(key_id)
 
 
-async def rotate_key(engine: Engine, key_id: str, *, overlap: timedelta) -> tuple[AccessKey, str]:
+async def rotate_key(
+    engine: Engine, key_id: str, *, overlap: timedelta, token: str | None = None
+) -> tuple[AccessKey, str]:
     """The new one lasts as long as the old one was meant to. It is there before the old one ends: killed in between, both are."""
     now = await engine.store.now()
-    old = next((key for key in await engine.store.keys() if key.id == key_id and key.is_valid(now)), None)
-    if old is None:
+    keys = {key.id: key for key in await engine.store.keys()}
+    old, is_repeated = keys.get(key_id), token is not None and token in keys
+    if old is None or not (old.is_valid(now) or is_repeated):
         raise UnknownKey(key_id)
     lasts = None if old.expires_at is None else old.expires_at - old.created_at
-    new = await create_key(engine, old.role, owner=old.owner, name=old.name, lasts=lasts)
+    new = await create_key(engine, old.role, owner=old.owner, name=old.name, lasts=lasts, token=token)
     await engine.store.revoke_key(key_id, after=overlap)
     return new

@@ -53,7 +53,8 @@ class Kept(NamedTuple):
 class DoorStore(Protocol):
     # -- keys -------------------------------------------------------------------------------------------------------
     async def add_key(self, key: AccessKey, *, lasts: timedelta | None) -> AccessKey:
-        """Keep it; *created_at* and *expires_at* (in *lasts*) are the store's."""
+        """Keep it; *created_at* and *expires_at* (in *lasts*) are the store's. One whose id is known already stays as it is, but
+        for its digest: whoever makes it again has not heard the secret."""
 
     async def keys(self) -> list[AccessKey]:
         """All of them, those that ended too; oldest first."""

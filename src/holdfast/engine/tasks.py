@@ -237,7 +237,7 @@ def _options(given: Mapping[str, Any]) -> Options:
         raise UsageError(
             f"no option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(OPTION_NAMES))}"
         )
-    return Options(**given)
+    return Options(**given) if given else _NO_OPTIONS
 
 
 class Enqueuer(Generic[P, R]):
@@ -255,7 +255,7 @@ class Enqueuer(Generic[P, R]):
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
 
     async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[Any]:
-        job = self._job(self._task.signature.bind(args, kwargs), self._options.id)
+        job = self._job(kwargs, args)
         [answer] = await self._task._sender.send([job], self._options.connection)
         return Handle(answer, self._task, self._task._sender)
 
@@ -268,7 +268,7 @@ class Enqueuer(Generic[P, R]):
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
 
     def enqueue_sync(self, *args: Any, **kwargs: Any) -> Handle[Any]:
-        job = self._job(self._task.signature.bind(args, kwargs), self._options.id)
+        job = self._job(kwargs, args)
         [answer] = self._task._sender.send_sync([job], self._options.connection)
         return Handle(answer, self._task, self._task._sender)
 
@@ -288,9 +288,9 @@ class Enqueuer(Generic[P, R]):
         new_id = sender.new_id
         return Batch([new_id() for _ in payloads], payloads, spec)
 
-    def _job(self, arguments: dict[str, Any], job_id: str | None) -> NewJob:
-        task, sender = self._task, self._task._sender
-        payload = task.signature.dump(arguments, sender.payload_limit)
+    def _job(self, named: Mapping[str, Any], placed: tuple[Any, ...] = ()) -> NewJob:
+        task, sender, job_id = self._task, self._task._sender, self._options.id
+        payload = task.signature.dump(task.signature.bind(placed, named), sender.payload_limit)
         return NewJob(checked_id(job_id) if job_id else sender.new_id(), payload, self._spec())
 
     def _lane(self) -> Lane:

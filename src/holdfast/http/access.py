@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hmac import compare_digest
 from ipaddress import ip_address
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -95,6 +96,14 @@ class Caller:
         return Problem("FORBIDDEN", detail)
 
 
+class _Known(NamedTuple):
+    """What the store said of a key, and until when that is believed; no key: that there is none."""
+
+    until: float
+    key: AccessKey | None
+    caller: Caller | None
+
+
 #: Who comes in without a key.
 NEIGHBOUR = Caller(name="loopback", role=Role.ADMIN, scope="loopback")
 
@@ -113,8 +122,8 @@ class Keys:
 
     def __init__(self, app: Holdfast, clock: Clock, without_key: WithoutKey) -> None:
         self._app, self._clock, self._without_key = app, clock, without_key
-        self._known: dict[bytes, tuple[float, AccessKey | None]] = {}
-        self._asking: dict[bytes, asyncio.Future[AccessKey | None]] = {}
+        self._known: dict[bytes, _Known] = {}
+        self._asking: dict[bytes, asyncio.Future[_Known]] = {}
         self._guesses: dict[str, tuple[int, int]] = {}
         self._used: set[str] = set()
         self._touch_due = 0.0
@@ -132,12 +141,16 @@ class Keys:
         secret = secret.strip()
         if len(given) > 1 or scheme.lower() != "bearer" or not 1 <= len(secret) <= _LONGEST_KEY:
             raise self._unknown()
-        key = await self._find(digest_of(secret), request)
-        if key is None or not key.is_valid(self._clock.now()):
+        digest = digest_of(secret)
+        known = self._known.get(digest)
+        if known is None or self._clock.monotonic() >= known.until:
+            known = await self._find(digest, request)
+        if known.key is None or known.caller is None or not known.key.is_valid(self._clock.now()):
             raise self._unknown()
-        self._used.add(key.id)
-        await self.touch()
-        return Caller.of(key)
+        self._used.add(known.key.id)
+        if self._clock.monotonic() >= self._touch_due:
+            await self.touch()
+        return known.caller
 
     def forget(self) -> None:
         """What is known of keys may have changed just now."""
@@ -148,18 +161,15 @@ class Keys:
         challenge = {"WWW-Authenticate": 'Bearer realm="holdfast", error="invalid_token"'}
         return Problem("UNAUTHENTICATED", "this key is not known, or not any more", headers=challenge)
 
-    async def _find(self, digest: bytes, request: Request) -> AccessKey | None:
-        now = self._clock.monotonic()
-        until, key = self._known.get(digest, (0.0, None))
-        if now < until:
-            return key
+    async def _find(self, digest: bytes, request: Request) -> _Known:
         asking = self._asking.get(digest)
         if asking is None:  # who comes meanwhile with the same key waits for the same answer
+            now = self._clock.monotonic()
             self._refuse_guesser(request, int(now))
             asking = self._asking[digest] = asyncio.ensure_future(self._ask(digest, request, now))
         return await asyncio.shield(asking)
 
-    async def _ask(self, digest: bytes, request: Request, now: float) -> AccessKey | None:
+    async def _ask(self, digest: bytes, request: Request, now: float) -> _Known:
         try:
             key = await (await self._store()).key(digest)
         finally:
@@ -170,8 +180,9 @@ class Keys:
             self._count_guess(request, int(now))
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
-        self._known[digest] = (now + BELIEVED_FOR, key)
-        return key
+        known = _Known(now + BELIEVED_FOR, key, None if key is None else Caller.of(key))
+        self._known[digest] = known
+        return known
 
     def _refuse_guesser(self, request: Request, second: int) -> None:
         """Whoever tries keys that nobody has made must not keep the store busy."""

@@ -14,6 +14,8 @@ from holdfast.domain.proviso import Proviso, Version
 
 #: Where in a request's scope its token is.
 TOKEN = "holdfast.token"
+#: Where it says that nothing was done, so that its name need not be kept.
+ONLY_LOOKED = "holdfast.only_looked"
 
 
 def _foreign(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -17,7 +18,7 @@ from holdfast.engine.ports import Clock
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.http.access import WithoutKey
 from holdfast.http.bodies import ENVELOPE, Bodies
-from holdfast.http.catalogue import ROUTES
+from holdfast.http.catalogue import DIRECT, ROUTES
 from holdfast.http.door import Door
 from holdfast.http.problems import Problem
 from holdfast.http.routing import Route, door_of
@@ -33,7 +34,6 @@ _BY_STATUS = {
     415: "UNSUPPORTED_MEDIA_TYPE",
     422: "INVALID",
 }
-_MOST_ERRORS = 20
 
 
 def build(
@@ -64,11 +64,11 @@ def build(
         lifespan=_lifespan,
     )
     site.state.door = door
-    bodies = Bodies(site.router, limit=app.payload_limit + ENVELOPE, new_id=app.new_id)
+    told: dict[str, Any] = {"limit": app.payload_limit + ENVELOPE, "new_id": app.new_id, "direct": DIRECT}
     # Past `include_router`, which would look for the route of every request twice.
     site.router.routes.extend(ROUTES)
-    _tell_errors(site, bodies)
-    site.add_middleware(Bodies, limit=app.payload_limit + ENVELOPE, new_id=app.new_id)
+    _tell_errors(site, Bodies(site.router, **told))
+    site.add_middleware(Bodies, **told)
     return site
 
 
@@ -92,10 +92,6 @@ def _tell_errors(site: FastAPI, bodies: Bodies) -> None:
     async def ours(_request: Request, error: Exception) -> Response:
         return bodies.answer_to(error)
 
-    async def invalid(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return bodies.answer_to(_invalid(error))
-
     async def framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if error.status_code in (404, 405):
@@ -107,29 +103,8 @@ def _tell_errors(site: FastAPI, bodies: Bodies) -> None:
 
     site.add_exception_handler(HoldfastError, ours)
     site.add_exception_handler(Problem, ours)
-    site.add_exception_handler(RequestValidationError, invalid)
+    site.add_exception_handler(RequestValidationError, ours)
     site.add_exception_handler(HTTPException, framework)
-
-
-def _invalid(error: RequestValidationError) -> Problem:
-    """What is wrong where; never what was sent."""
-    found = [
-        {"pointer": _pointer(one["loc"]), "detail": _line(one["msg"])[:300]}
-        for one in error.errors()[:_MOST_ERRORS]
-    ]
-    first = found[0] if found else {"pointer": "#", "detail": "it is not as it must be"}
-    return Problem("INVALID", f"{first['pointer'][2:] or 'the body'}: {first['detail']}", errors=found)
-
-
-def _pointer(place: tuple[str | int, ...]) -> str:
-    """A JSON pointer. Where a value may be of several kinds, the checker's own names of them are no part of its place."""
-    steps = [_line(step) for step in place if not str(step).startswith(("function-", "constrained-"))]
-    return "/".join(["#", *(step.replace("~", "~0").replace("/", "~1") for step in steps)])[:200]
-
-
-def _line(text: object) -> str:
-    """Of names that the caller has chosen, nothing that breaks a line or hides it."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(text))
 
 
 def _by_status(request: Request, error: HTTPException) -> Problem:

@@ -13,7 +13,7 @@ from holdfast.domain.access import Action
 from holdfast.domain.moves import State
 from holdfast.domain.operation import FASTEST, SLOWEST, Doing, Operation, Progress
 from holdfast.engine.operating import Plan, begin
-from holdfast.http.answers import answer, token_of
+from holdfast.http.answers import ONLY_LOOKED, answer, token_of
 from holdfast.http.kinds import Asked, Moment, Note, Number, Told, Word
 from holdfast.http.pages import MOST, LimitQuery, capped
 from holdfast.http.routing import PREFIX, app_of, caller_of, does, router
@@ -105,6 +105,7 @@ async def begin_operation(request: Request, body: NewOperation) -> Response:
     )
     begun = await begin(await app_of(request).engine(), plan, dry_run=body.dry_run)
     if body.dry_run:
+        request.scope[ONLY_LOOKED] = True
         return answer({"dry_run": True, "matched": begun.matched})
     place = f"{request.scope.get('root_path', '')}{PREFIX}/operations/{begun.id}"
     return answer(_view(begun), 202, {"Location": place})

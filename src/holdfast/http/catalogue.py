@@ -30,7 +30,7 @@ from holdfast.http import (
 )
 from holdfast.http.answers import answer
 from holdfast.http.openapi import draw
-from holdfast.http.routing import does, router
+from holdfast.http.routing import Route, does, router
 
 description = router("description")
 
@@ -62,6 +62,8 @@ _ROUTERS = (
 )
 #: Of two that fit a path the first is taken.
 ROUTES = tuple(route for one in _ROUTERS for route in one.routes)
+#: Those that are answered past the framework, by method and path.
+DIRECT = dict(found for route in ROUTES if isinstance(route, Route) for found in route.directly())
 
 
 def document(root: str = "") -> dict[str, Any]:

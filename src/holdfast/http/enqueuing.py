@@ -23,7 +23,7 @@ from holdfast.http.problems import Problem
 from holdfast.http.routing import PREFIX, app_of, caller_of, does, door_of, router
 from holdfast.http.shapes import EnqueuedPage, EnqueuedView, NewJob, NewJobs
 
-_OPTIONS = tuple(name for name in NewJob.model_fields if name not in ("task", "args", "owner"))
+_NO_OPTIONS = frozenset({"task", "args", "owner"})
 _TRACE = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -68,14 +68,13 @@ def _trace(request: Request) -> str | None:
 
 def _row(app: Holdfast, body: NewJob, caller: Caller, trace: str | None) -> NewRow:
     """Bound and checked as `task.enqueue` does."""
-    given = body.model_fields_set
-    options: dict[str, Any] = {name: getattr(body, name) for name in _OPTIONS if name in given}
+    options: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set - _NO_OPTIONS}
     owner = caller.own(body.owner)
     if owner is not None:
         options["owner"] = owner
-    if options.get("tags") is None:
-        options.pop("tags", None)
-    [row] = _task(app, body.task).options(**options)._jobs([body.args])
+    if options.get("tags", ()) is None:
+        del options["tags"]
+    row = _task(app, body.task).options(**options)._job(body.args)
     if trace is not None and row.spec.trace is None:
         row = row._replace(spec=replace(row.spec, trace=trace))
     return row
@@ -92,10 +91,10 @@ async def _send(
     request: Request, route: str, body: NewJob | NewJobs, rows: list[NewRow]
 ) -> tuple[list[Enqueued], dict[str, str]]:
     """The answers for *rows*, and the headers that tell whether they are the first ones'."""
-    content = body.model_dump(mode="json", exclude_unset=True) if HEADER in request.headers else None
-    name = named(request, caller_of(request), route, content)
-    if name is None:
+    if HEADER not in request.headers:
         return list(await app_of(request).send(rows)), {}
+    content = body.model_dump(mode="json", exclude_unset=True)
+    name = named(request, caller_of(request), route, content)
     found = await (await app_of(request).engine()).enqueue_once(name, rows, keep=KEPT_FOR)
     if not isinstance(found, Repeated):
         return list(found), {}

@@ -4,7 +4,7 @@ Enqueueing keeps the name in the transaction of its jobs (`Store.enqueue_once`).
 and answered in three steps, by `once`:
 
     begun ──► answered    it was done: the same answer again, for `KEPT_FOR`
-      ├─────► forgotten   it was refused (4xx): nothing was done, its name is free
+      ├─────► forgotten   it was refused (4xx) or only looked (`dry_run`): nothing was done, its name is free
       └─────► left        what became of it is not known (5xx, killed): the next one does it under the same token,
                           by which stores and verbs know what was done already
 """
@@ -26,7 +26,7 @@ from holdfast.engine.doorstore import Kept, Request
 from holdfast.engine.ports import Store
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.http.access import Caller
-from holdfast.http.answers import TOKEN
+from holdfast.http.answers import ONLY_LOOKED, TOKEN
 from holdfast.http.problems import Problem, problem_of
 from holdfast.logs import Log
 
@@ -47,11 +47,9 @@ _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _BARE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
-def named(request: HttpRequest, caller: Caller, route: str, content: Any) -> Request | None:
-    """The name its sender gave a request, in the scope of route and sender; None where it gave none. *content*: plain values."""
+def named(request: HttpRequest, caller: Caller, route: str, content: Any) -> Request:
+    """The name its sender gave a request, in the scope of route and sender. *content*: plain values."""
     given = request.headers.getlist(HEADER)
-    if not given:
-        return None
     name = _read(given[0]) if len(given) == 1 else None
     if name is None:
         raise Problem(
@@ -101,6 +99,9 @@ async def once(
         end = store.drop_request if _is_refused(error) else store.leave_request
         await _quietly(end(name, found.ticket))
         raise
+    if ONLY_LOOKED in request.scope:
+        await _quietly(store.drop_request(name, found.ticket))
+        return made
     answer = _told_once(made) if tells_secret else _answer(made)
     await _quietly(store.answer_request(name, found.ticket, answer, keep=KEPT_FOR))
     return made

@@ -9,7 +9,7 @@ from fastapi import Path, Request, Response
 from pydantic import AfterValidator, Field
 
 from holdfast.domain.access import AccessKey, Action, Role
-from holdfast.http.answers import answer
+from holdfast.http.answers import answer, token_of
 from holdfast.http.kinds import Asked, Span, Told, Word, printable
 from holdfast.http.routing import app_of, does, door_of, router
 
@@ -77,7 +77,9 @@ async def list_keys(request: Request) -> Response:
     **does(Action.ADMINISTER),
 )
 async def create_key(request: Request, body: NewKey) -> Response:
-    made = await app_of(request).create_key(body.role, owner=body.owner, name=body.name, lasts=body.lasts)
+    made = await app_of(request).create_key(
+        body.role, owner=body.owner, name=body.name, lasts=body.lasts, token=token_of(request)
+    )
     door_of(request).keys.forget()
     return answer(_new(*made), 201)
 
@@ -102,7 +104,8 @@ async def revoke_key(request: Request, key_id: KeyIdPath, body: RevokeAsked | No
     **does(Action.ADMINISTER),
 )
 async def rotate_key(request: Request, key_id: KeyIdPath, body: RotateAsked | None = None) -> Response:
-    made = await app_of(request).rotate_key(key_id, overlap=(body or RotateAsked()).overlap)
+    overlap = (body or RotateAsked()).overlap
+    made = await app_of(request).rotate_key(key_id, overlap=overlap, token=token_of(request))
     door_of(request).keys.forget()
     return answer(_new(*made), 201)
 

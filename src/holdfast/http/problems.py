@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from fastapi import HTTPException, Response
+from fastapi.exceptions import RequestValidationError
 
 from holdfast.domain.codes import lookup
 from holdfast.errors import (
@@ -100,6 +101,7 @@ ERRORS: tuple[tuple[type[HoldfastError], str, str | None], ...] = (
 #: How long to wait before a request that met an unreachable database is sent again.
 RETRY_AFTER_SECONDS = 1
 _LONGEST_DETAIL = 1000
+_MOST_ERRORS = 20
 
 
 class Problem(HTTPException):
@@ -120,6 +122,27 @@ def problem_of(error: HoldfastError) -> Problem:
             said = words or " ".join(redact_text(str(error)).split())
             return Problem(code, said, headers=headers, **_facts(error))
     raise AssertionError("the last line of ERRORS fits every error")
+
+
+def invalid(error: RequestValidationError) -> Problem:
+    """What is wrong where; never what was sent."""
+    found = [
+        {"pointer": _pointer(one["loc"]), "detail": _line(one["msg"])[:300]}
+        for one in error.errors()[:_MOST_ERRORS]
+    ]
+    first = found[0] if found else {"pointer": "#", "detail": "it is not as it must be"}
+    return Problem("INVALID", f"{first['pointer'][2:] or 'the body'}: {first['detail']}", errors=found)
+
+
+def _pointer(place: tuple[str | int, ...]) -> str:
+    """A JSON pointer. Where a value may be of several kinds, the checker's own names of them are no part of its place."""
+    steps = [_line(step) for step in place if not str(step).startswith(("function-", "constrained-"))]
+    return "/".join(["#", *(step.replace("~", "~0").replace("/", "~1") for step in steps)])[:200]
+
+
+def _line(text: object) -> str:
+    """Of names that the caller has chosen, nothing that breaks a line or hides it."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(text))
 
 
 def _wait(error: HoldfastError) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.types import Receive, Scope
 
 from holdfast.app import Holdfast
 from holdfast.domain.access import Action
@@ -26,6 +27,7 @@ ACTION, PROBLEMS = "x-action", "x-problems"
 OPEN = "open"
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Answers = Callable[[Scope, Receive], Coroutine[Any, Any, Response]]
 
 
 def does(action: Action | None, *problems: int, **options: Any) -> dict[str, Any]:
@@ -79,6 +81,8 @@ def takes_name(route: APIRoute) -> bool:
 class Route(APIRoute):
     """A route with one action. The check is here, so that no handler can forget it."""
 
+    _goes_direct = False
+
     @property
     def action(self) -> Action | None:
         said = (self.openapi_extra or {}).get(ACTION)
@@ -89,7 +93,8 @@ class Route(APIRoute):
         return None if said == OPEN else Action(said)
 
     def get_route_handler(self) -> Handler:
-        handle, action = self._short_way() or super().get_route_handler(), self.action
+        short_way, action = self._short_way(), self.action
+        handle = short_way or super().get_route_handler()
         names = frozenset(field.alias for field in self.dependant.query_params)
         fields = frozenset(
             name
@@ -100,6 +105,7 @@ class Route(APIRoute):
         is_kept, tells_secret = takes_name(self) and action is not Action.ENQUEUE, self._tells_secret
 
         async def guarded(request: Request) -> Response:
+            asked = request if isinstance(request, Request_) else Request_(request.scope, request.receive)
             raw = request.scope["query_string"]
             query = parse_qsl(raw.decode("latin-1"), keep_blank_values=True) if raw else []
             if query:
@@ -112,19 +118,32 @@ class Route(APIRoute):
                 raise Problem("NOT_FOUND", "there is nothing at this path")
             if takes_body:
                 _refuse_other_media(request)
-            asked = Request_(request.scope, request.receive)
             if not is_kept or HEADER not in request.headers:
                 return await handle(asked)
             said = await asked.json() if takes_body and await asked.body() else None
             content = {"path": request.path_params, "body": said}
             name = named(request, caller_of(request), f"POST {self.path_format}", content)
-            assert name is not None
             door = door_of(request)
             return await once(
                 await door.store(), name, door.app.new_id(), asked, handle, tells_secret=tells_secret
             )
 
+        self._guarded, self._goes_direct = guarded, short_way is not None
         return guarded
+
+    def directly(self) -> Iterator[tuple[tuple[str, str], Answers]]:
+        """Where the framework has nothing to add (it takes a body and makes its own answer, at a path without names): what
+        answers by method and path, past the layers and the search for the route, which cost as much as the rest."""
+        if not self._goes_direct or self.param_convertors:
+            return
+        told = {"route": self, "endpoint": self.endpoint}
+
+        async def answer(scope: Scope, receive: Receive) -> Response:
+            scope.update(told, path_params={})
+            return await self._guarded(Request_(scope, receive))
+
+        for method in self.methods or ():
+            yield (method, self.path), answer
 
     @property
     def _tells_secret(self) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
 
 import uvicorn
 
@@ -14,10 +15,13 @@ from holdfast.errors import UsageError
 from holdfast.http.access import WithoutKey, is_loopback
 from holdfast.http.building import build
 from holdfast.http.patience import PatientProtocol
+from holdfast.logs import Log
 
 #: How long requests that are under way may take when the server is told to stop.
 GRACE_SECONDS = 2
 _BACKLOG = 2048
+
+log = Log("holdfast.http")
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -41,12 +45,64 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+class _Connections(set[Any]):
+    """Those that are open, as uvicorn keeps them; tells when the last has gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fewer = asyncio.Event()
+
+    def discard(self, connection: Any) -> None:
+        super().discard(connection)
+        self._fewer.set()
+
+    async def gone(self) -> None:
+        while self:
+            self._fewer.clear()
+            await self._fewer.wait()
+
+
 class _Server(uvicorn.Server):
-    """Signals are ours to handle: the process may be a worker too."""
+    """Signals are ours to handle: the process may be a worker too. Stops when it is told, and not at the next tenth of a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopped = asyncio.Event()
+        self._connections = self.server_state.connections = _Connections()
+
+    def stop(self) -> None:
+        self.config.app.state.door.close()  # type: ignore[union-attr]
+        self.should_exit = True
+        self._stopped.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # once a second it writes the header `Date` anew
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), 1)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """No more connections, the end of idle ones, time for requests under way; whoever is not done by then is cut off."""
+        for server in self.servers:
+            server.close()
+        for one in sockets or ():
+            one.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        tasks = self.server_state.tasks
+        try:
+            async with asyncio.timeout(GRACE_SECONDS):
+                while tasks:
+                    await asyncio.wait(set(tasks))
+                await self._connections.gone()  # what was written goes out
+        except TimeoutError:
+            log.warning("http.cut_off", requests=len(tasks))
+            for task in tasks:
+                task.cancel()
+        await self.lifespan.shutdown()
 
 
 def make_server(app: Holdfast, host: str, *, no_auth: bool = False, rate: str | None = "6000/min") -> _Server:
@@ -66,7 +122,6 @@ def make_server(app: Holdfast, host: str, *, no_auth: bool = False, rate: str | 
             access_log=False,  # paths and addresses are not for logs; metrics count
             proxy_headers=False,  # nobody's word on who the client is
             server_header=False,
-            timeout_graceful_shutdown=GRACE_SECONDS,
         )
     )
 
@@ -86,6 +141,5 @@ async def served(
     try:
         yield server
     finally:
-        server.config.app.state.door.close()  # type: ignore[union-attr]
-        server.should_exit = True
+        server.stop()
         await running

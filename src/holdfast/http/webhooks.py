@@ -183,7 +183,7 @@ async def rotate_webhook_secret(
 ) -> Response:
     known = await reached(request, webhook_id)
     keep_old = asked is None or asked.keep_old
-    made = await app_of(request).rotate_webhook_secret(known.id, keep_old=keep_old)
+    made = await app_of(request).rotate_webhook_secret(known.id, keep_old=keep_old, token=token_of(request))
     return answer(view(made, secret=made.secrets[0]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from hashlib import blake2b
 
 from holdfast.domain.cloudevent import of_test
 from holdfast.domain.job import JobId
@@ -17,12 +18,13 @@ from holdfast.webhooks.delivering import delivery, find
 from holdfast.webhooks.dispatching import BOOKMARK, deliveries
 from holdfast.webhooks.envelope import written
 from holdfast.webhooks.receiving import receive
-from holdfast.webhooks.signature import write_secret
+from holdfast.webhooks.signature import read_secret, write_secret
 from holdfast.webhooks.subjects import Subjects
 
 #: Each event is weighed against every webhook, and sent to each that wants it.
 MOST_PER_OWNER, MOST = 20, 1000
 _LONGEST_DESCRIPTION = 500
+_MARK_BYTES = 8
 #: No event has a larger number.
 LARGEST = 2**63 * 1000
 
@@ -74,13 +76,19 @@ class WebhookVerbs(ABC):
         """`UnknownWebhook` when there is none."""
         return await _known(await self.engine(), webhook_id)
 
-    async def rotate_webhook_secret(self, webhook_id: str, *, keep_old: bool = True) -> Webhook:
+    async def rotate_webhook_secret(
+        self, webhook_id: str, *, keep_old: bool = True, token: str | None = None
+    ) -> Webhook:
         """A new secret, first in `secrets`. Messages are signed with the old one too, and inbound ones may be, until the
         next rotation; without *keep_old* only the new one is valid."""
         engine = await self.engine()
         webhook = await _known(engine, webhook_id)
+        # Behind the random bytes stands by whose call it was made: rotated twice by one call, the secret in use would be lost.
+        mark = b"" if token is None else blake2b(token.encode(), digest_size=_MARK_BYTES).digest()
+        if mark and read_secret(webhook.secrets[0]).endswith(mark):
+            return webhook
         kept = webhook.secrets[:1] if keep_old else ()
-        secrets = (write_secret(engine.ids.secret()), *kept)
+        secrets = (write_secret(engine.ids.secret() + mark), *kept)
         return await engine.store.put_webhook(replace(webhook, secrets=secrets))
 
     async def retire_webhook_secret(self, webhook_id: str) -> Webhook:

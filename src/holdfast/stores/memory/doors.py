@@ -36,7 +36,9 @@ class Doors:
     async def add_key(self, key: AccessKey, *, lasts: timedelta | None) -> AccessKey:
         now = self._door_clock.now()
         kept = replace(key, created_at=now, expires_at=None if lasts is None else now + lasts)
-        return self._access.setdefault(key.id, kept)
+        known = self._access.get(key.id)
+        self._access[key.id] = kept if known is None else replace(known, digest=key.digest)
+        return self._access[key.id]
 
     async def keys(self) -> list[AccessKey]:
         return list(self._access.values())

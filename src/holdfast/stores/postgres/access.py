@@ -19,7 +19,7 @@ async def add_key(connection: asyncpg.Connection[Any], key: AccessKey, lasts: ti
     await connection.execute(
         "INSERT INTO holdfast.access_key (id, name, role, owner, digest, created_at, expires_at)"
         " SELECT $1::text, $2::text, $3::text, $4::text, $5::bytea, now, now + $6::interval FROM holdfast.clock() now"
-        " ON CONFLICT (id) DO NOTHING",
+        " ON CONFLICT (id) DO UPDATE SET digest = excluded.digest",
         key.id, key.name, str(key.role), key.owner, key.digest, lasts,
     )  # fmt: skip
     [row] = await connection.fetch("SELECT * FROM holdfast.access_key WHERE id = $1", key.id)

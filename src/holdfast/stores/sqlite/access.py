@@ -14,7 +14,7 @@ from holdfast.stores.sqlite.times import moment, span
 def add_key(move: Move, key: AccessKey, lasts: timedelta | None) -> AccessKey:
     move.connection.execute(
         "INSERT INTO holdfast_access_key (id, name, role, owner, digest, created_at, expires_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET digest = excluded.digest",
         (key.id, key.name, key.role, key.owner, key.digest, move.now, None if lasts is None else move.now + span(lasts)),
     )  # fmt: skip
     [added] = _keys(move, "WHERE id = ?", key.id)
