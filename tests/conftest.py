@@ -15,7 +15,7 @@
 | `pgbouncer_url`    | function | the URL of `postgres_url`'s database through it, with `?prepare=off`      |
 | `rabbitmq`         | session  | a running `RabbitMq`; not to be killed                                    |
 | `rabbitmq_url`     | session  | its amqp:// address; queues of each test have names of their own          |
-| `own_rabbitmq`     | module   | one that may be killed and started again                                  |
+| `own_rabbitmq`     | session  | one that may be killed and started again                                  |
 | `redis_server`     | session  | a running `RedisServer`                                                   |
 | `nats_server`      | session  | a running `NatsServer`                                                    |
 """
@@ -58,6 +58,7 @@ AT_THE_BROKER = (
     "tests/dispatch/",
     "tests/transports/",
     "tests/e2e/faults/test_relay.py",
+    "tests/torture/test_torture.py::test_a_short_torture_with_brokers",
     "tests/systems/grading/test_celery_plugin.py",
 )
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]
@@ -236,7 +237,7 @@ def rabbitmq_url(rabbitmq: RabbitMq) -> str:
     return rabbitmq.url()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def own_rabbitmq() -> Iterator[RabbitMq]:
     with installed(RabbitMq) as running:
         yield running
