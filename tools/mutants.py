@@ -270,7 +270,7 @@ def _end(why: str) -> int:
 
 def _copy(what: Path, where: Path) -> None:
     if what.is_dir():
-        shutil.copytree(what, where, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(what, where)  # with what is compiled: it is taken for what was not changed since
     else:
         shutil.copyfile(what, where)
 
