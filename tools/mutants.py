@@ -154,6 +154,12 @@ MUTANTS = (
         "if all(claim > self._suspects[lease] for claim in self._claims):",
         "if True:",
     ),
+    Mutant(
+        "half a claim forgotten",
+        "worker/claiming.py",
+        "            self._watch.doubt()  # of several lanes one may have given jobs before the other was refused\n",
+        "",
+    ),
     Mutant("fence dropped in sqlite", f"{_SQLITE}/sql/complete.sql", " AND job.epoch = s.value ->> 1", ""),
     Mutant(
         "release burns an attempt in sqlite",
