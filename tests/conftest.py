@@ -15,7 +15,7 @@
 | `pgbouncer_url`    | function | the URL of `postgres_url`'s database through it, with `?prepare=off`      |
 | `rabbitmq`         | session  | a running `RabbitMq`; not to be killed                                    |
 | `rabbitmq_url`     | session  | its amqp:// address; queues of each test have names of their own          |
-| `own_rabbitmq`     | session  | one that may be killed and started again                                  |
+| `own_rabbitmq`     | module   | one that may be killed and started again                                  |
 | `redis_server`     | session  | a running `RedisServer`                                                   |
 | `nats_server`      | session  | a running `NatsServer`                                                    |
 """
@@ -237,7 +237,7 @@ def rabbitmq_url(rabbitmq: RabbitMq) -> str:
     return rabbitmq.url()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def own_rabbitmq() -> Iterator[RabbitMq]:
     with installed(RabbitMq) as running:
         yield running
