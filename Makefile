@@ -59,7 +59,7 @@ demo: ## A one-minute tour in the terminal: a killed worker, an outage, the brea
 mutants: setup ## Plant bugs in a copy of the source and show which test catches each
 	@$(BIN)/python tools/mutants.py $(ARGS)
 
-torture: setup ## Real workers and stores under blows, then an audit (MINUTES=1 on each; ARGS="--store sqlite --record")
+torture: setup ## Real workers and stores under blows, then an audit (MINUTES=1 on each; ARGS="--store postgres+brokers")
 	@tools/system
 	@$(BIN)/python -m tests.torture --minutes $(MINUTES) $(ARGS)
 

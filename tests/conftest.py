@@ -59,6 +59,7 @@ AT_THE_BROKER = (
     "tests/dispatch/",
     "tests/transports/",
     "tests/e2e/faults/test_relay.py",
+    "tests/torture/test_torture.py::test_a_short_torture_with_brokers",
     "tests/systems/grading/test_celery_plugin.py",
 )
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]

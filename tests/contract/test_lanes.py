@@ -12,6 +12,7 @@ from holdfast.domain.job import JobId, Lane
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
 from holdfast.domain.moves import Kind
 from holdfast.engine.lanestore import Cap, Charge, Report
+from holdfast.engine.ports import Reclaim
 from tests.contract.world import LANE, MINUTE, World, done, release, retry
 
 GATEWAY = Dependency("gateway")
@@ -244,6 +245,16 @@ async def test_a_slot_is_free_again_when_its_job_was_given_back(world: World) ->
     await world.settle(claimed, release("1h"))
     [again] = await world.store.claim(session, [LANE], 10, caps=[cap])
     assert again.lease.job_id != claimed.lease.job_id
+
+
+async def test_the_room_of_a_lost_worker_comes_back_with_its_job(world: World) -> None:  # E26 E30
+    job_id, cap = await world.enqueue(), Cap("queue:default", concurrency=1)
+    [claimed] = await world.store.claim(await world.session(), [LANE], 10, caps=[cap])
+    await world.advance("2m")
+    [lost] = await world.store.expired(10)
+    assert await world.store.reclaim([Reclaim(lost.lease, retry(0, "WORKER_LOST"), crashed=True)]) == 1
+    [again] = await world.store.claim(await world.session(), [LANE], 10, caps=[cap])
+    assert again.lease.job_id == claimed.lease.job_id == job_id
 
 
 async def test_a_smaller_cap_holds_from_now_on_and_a_larger_one_at_once(world: World) -> None:  # E26

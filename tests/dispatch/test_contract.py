@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from holdfast.dispatch.redis import RedisDispatch
 from holdfast.domain.job import JobId
 from holdfast.engine.dispatch import BrokerAway, Dispatch, Hint, hint_of
 from tests.dispatch.benches import LANE, OTHER, SERVERS, a_dispatch, address_of, an_entry, hints
 from tests.services.rabbitmq import RabbitMq
+from tests.services.redis import RedisServer
 
 
 @pytest.fixture(params=["memory", "redis", "rabbitmq"])
@@ -208,6 +210,25 @@ async def test_a_broker_that_is_not_there_is_told_of_in_one_line_without_a_secre
         with pytest.raises(BrokerAway):
             await ask
     await dispatch.close()
+
+
+async def test_a_question_that_fails_takes_no_connection_from_another(own_redis: RedisServer) -> None:  # E45
+    dispatch = RedisDispatch(own_redis.url(), "beside")
+    await asyncio.gather(*(dispatch.ping() for _ in range(4)))  # four connections are kept for later
+    for _ in range(20):
+        failing = dispatch._say(dispatch._client.execute_command, "NOSUCHCOMMAND")
+        first, *others = await asyncio.gather(
+            failing, *(_late(dispatch, turns) for turns in range(12)), return_exceptions=True
+        )
+        assert isinstance(first, BrokerAway)
+        assert others == [None] * 12
+    await dispatch.close()
+
+
+async def _late(dispatch: Dispatch, turns: int) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await dispatch.ping()
 
 
 async def test_what_was_not_acknowledged_comes_again_when_its_worker_is_gone(

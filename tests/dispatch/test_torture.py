@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -36,10 +38,10 @@ def an_app(url: str, dispatch: str, starts: Counter[int]) -> Holdfast:
     return app
 
 
-async def trouble(server: RedisServer, proxy: Proxy, chance: random.Random) -> None:
-    client: Any = Redis.from_url(server.url())
+async def trouble(server: RedisServer, proxy: Proxy, chance: random.Random, over: asyncio.Event) -> None:
+    client: Any = Redis.from_url(server.url(), socket_timeout=5)
     try:
-        while True:
+        while not over.is_set():
             await asyncio.sleep(chance.uniform(0.02, 0.15))
             match chance.randrange(4):
                 case 0 | 1:
@@ -57,6 +59,37 @@ async def trouble(server: RedisServer, proxy: Proxy, chance: random.Random) -> N
         await client.aclose()
 
 
+@contextlib.asynccontextmanager
+async def troubled(server: RedisServer, proxy: Proxy, chance: random.Random) -> AsyncIterator[None]:
+    """However it ends: what is left of it would trouble the next test. It is told so, and not cancelled: up to Python 3.11
+    the driver may swallow that, and it would go on for ever."""
+    over = asyncio.Event()
+    task = asyncio.create_task(trouble(server, proxy, chance, over))
+    try:
+        yield
+    finally:
+        over.set()
+        await task
+
+
+@pytest.fixture
+async def resets_unheard() -> AsyncIterator[None]:
+    """The driver drops a connection that was reset without asking how it ended. When that is collected asyncio may complain, in
+    this test or in the next: here it is heard, and nothing else is missed."""
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+
+    def hear(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), ConnectionResetError):
+            (before or asyncio.AbstractEventLoop.default_exception_handler)(loop, context)
+
+    loop.set_exception_handler(hear)
+    yield
+    gc.collect()
+    loop.set_exception_handler(before)
+
+
+@pytest.mark.usefixtures("resets_unheard")
 @pytest.mark.parametrize("seed", [1])
 async def test_whatever_becomes_of_redis_each_job_ends_once(
     seed: int, postgres_url: str, own_redis: RedisServer
@@ -65,29 +98,27 @@ async def test_whatever_becomes_of_redis_each_job_ends_once(
     with Proxy(own_redis.host, own_redis.port, postgres=False) as proxy:
         first, second = (an_app(postgres_url, proxy.route(own_redis.url()), starts) for _ in range(2))
         async with first, second, working(first), working(second):
-            troubled = asyncio.create_task(trouble(own_redis, proxy, chance))
             note, jobs, cancelled = first.tasks["note"], [], set[str]()
-            for number in range(JOBS):
-                delay = chance.choice([None, None, "50ms", "400ms", "1h"])
-                job = await (note.options(delay=delay) if delay else note).enqueue(number)
-                jobs.append(job.id)
-                if delay == "1h" and number % 2:
-                    await second.retry(job.id)
-                elif delay == "1h":
-                    await second.cancel(job.id)
-                    cancelled.add(job.id)
-                elif number % 10 == 0:
-                    with contextlib.suppress(Conflict):  # it has ended
-                        await second.cancel(job.id)
-                        cancelled.add(job.id)
 
             async def all_ended() -> bool:
                 counts = await first.counts()
                 return counts["complete"] + counts["cancelled"] == JOBS
 
-            await until(all_ended)
-            troubled.cancel()
-            await asyncio.gather(troubled, return_exceptions=True)
+            async with troubled(own_redis, proxy, chance):
+                for number in range(JOBS):
+                    delay = chance.choice([None, None, "50ms", "400ms", "1h"])
+                    job = await (note.options(delay=delay) if delay else note).enqueue(number)
+                    jobs.append(job.id)
+                    if delay == "1h" and number % 2:
+                        await second.retry(job.id)
+                    elif delay == "1h":
+                        await second.cancel(job.id)
+                        cancelled.add(job.id)
+                    elif number % 10 == 0:
+                        with contextlib.suppress(Conflict):  # it has ended
+                            await second.cancel(job.id)
+                            cancelled.add(job.id)
+                await until(all_ended)
             assert await (await first.engine()).store.violations() == []
             for number, job_id in enumerate(jobs):
                 row = await first.job(job_id)

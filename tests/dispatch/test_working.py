@@ -9,6 +9,7 @@ import aio_pika
 import pytest
 from redis.asyncio import Redis
 
+from holdfast.dispatch.rabbitmq import RabbitDispatch
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import State
 from holdfast.engine.broker import Broker, name_of
@@ -53,6 +54,35 @@ async def test_what_was_enqueued_elsewhere_is_offered_by_the_duty(
     async with book.app as app, elsewhere, working(app):
         await elsewhere.tasks["note"].enqueue(0)
         await book.all_ran(1)
+
+
+async def test_a_hint_is_given_up_when_its_job_is_claimed_and_not_when_it_ends(
+    url: str, own_rabbitmq: RabbitMq
+) -> None:  # E45
+    began, go_on = asyncio.Event(), asyncio.Event()
+    app = new_app(url, dispatch=own_rabbitmq.url())
+
+    @app.task
+    async def slow() -> None:
+        began.set()
+        await go_on.wait()
+
+    async with app, working(app):
+        engine = await app.engine()
+        await slow.enqueue()
+        async with asyncio.timeout(20):
+            await began.wait()
+        assert engine.broker is not None
+        dispatch = engine.broker._dispatch
+        assert isinstance(dispatch, RabbitDispatch)
+        await until(
+            lambda: _settled(dispatch)
+        )  # a broker that limits how long that takes has nothing to complain of
+        go_on.set()
+
+
+async def _settled(dispatch: RabbitDispatch) -> bool:
+    return not dispatch._unsettled
 
 
 async def _note(number: int) -> int:

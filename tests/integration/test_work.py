@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Conflict, Fatal, Holdfast, Job, JobFailed, Snooze, State, UnknownJob, current_job
 from holdfast.engine.tasks import Task
-from tests.integration.world import ONCE, SOON, Database, kinds, new_app, work, work_and_look
+from tests.integration.world import ONCE, SOON, Database, kinds, new_app, work, work_and_look, working
 
 pytestmark = pytest.mark.anyio
 
@@ -472,3 +472,14 @@ async def test_two_apps_on_one_database_share_the_work(db: Database) -> None:  #
         await asyncio.gather(*(work(app, concurrency=3) for app in apps))
     assert sorted(order for order, _ in ran) == list(range(60))
     assert {place for _, place in ran} == {0, 1}
+
+
+async def test_a_job_of_nearly_a_megabyte_wakes_a_worker(db: Database, app: Holdfast) -> None:  # E51
+    @app.task
+    async def weigh(text: str) -> int:
+        return len(text)
+
+    async with app, working(app):
+        handle = await weigh.enqueue("x" * 900_000)  # what wakes a worker carries nothing of it
+        async with asyncio.timeout(20):
+            assert await handle.result() == 900_000

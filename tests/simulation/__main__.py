@@ -10,10 +10,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter, process_time
+from typing import TYPE_CHECKING
 
-from tests.simulation.places import Files, InMemory, Place, quick_folder
-from tests.simulation.simulate import Outcome, simulate
 from tools.mutants import environment, planted
+
+if TYPE_CHECKING:
+    from tests.simulation.places import Place
+    from tests.simulation.simulate import Outcome
 
 
 def main() -> int:
@@ -30,6 +33,10 @@ def main() -> int:
     given = parser.parse_args()
     if given.plant is not None:
         return _play_with_a_bug(given.plant)
+    # Not before: whoever plants a bug lets another process play.
+    from tests.simulation.places import Files, InMemory, quick_folder
+    from tests.simulation.simulate import simulate
+
     with quick_folder() as folder:
         place: Callable[[], Place] = InMemory
         if given.store == "sqlite":
@@ -57,6 +64,8 @@ def _tell(outcome: Outcome, *, in_words: bool) -> int:
 
 
 def _count(seeds: range, place: Callable[[], Place], *, stop: bool, record: Path | None) -> int:
+    from tests.simulation.simulate import simulate
+
     counts: Counter[str] = Counter()
     jobs, seconds, broken, began, cpu = 0, 0.0, 0, perf_counter(), process_time()
     for seed in seeds:

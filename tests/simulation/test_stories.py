@@ -67,6 +67,17 @@ class LateLook(Unreliable):
         return held
 
 
+class HalfRefused(Unreliable):
+    """The first claim brings a job, and then it is refused by something that is not the store: a hook, for another lane."""
+
+    async def claim(self, *args: Any, **options: Any) -> Any:
+        claimed = await self._store.claim(*args, **options)
+        self._brought += bool(claimed)
+        if claimed and self._brought == 1:
+            raise RuntimeError("not today")
+        return claimed
+
+
 class LostSettlements(Unreliable):
     """The first three times nothing arrives; the fourth time only the answer is lost."""
 
@@ -147,6 +158,12 @@ def test_a_job_is_not_given_back_while_its_claim_may_still_be_answered() -> None
 
 def test_a_job_whose_claim_was_not_answered_is_found_however_late_a_look_is() -> None:  # E5 E6
     runs, kinds = play(LateLook)  # found by seed 24
+    assert sorted(runs) == ["first", "second"]
+    assert kinds.count("complete") == 2
+
+
+def test_a_job_is_found_whose_claim_failed_for_whatever_reason() -> None:  # E5
+    runs, kinds = play(HalfRefused)  # found by a torture of dispatch, where the driver of the broker raised
     assert sorted(runs) == ["first", "second"]
     assert kinds.count("complete") == 2
 

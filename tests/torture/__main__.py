@@ -1,4 +1,5 @@
-"""Torture both stores: `python -m tests.torture --minutes 10`. With --record the summary is kept for the evidence page."""
+"""Torture the stores: `python -m tests.torture --minutes 10`. With `--record FILE` the summary of one of them is kept for the
+evidence page."""
 
 from __future__ import annotations
 
@@ -12,29 +13,38 @@ from tempfile import TemporaryDirectory
 from tests.torture.audit import Summary, percentile
 from tests.torture.run import torture
 
-KEPT = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "evidence"
+STORES = ["sqlite", "postgres", "postgres+brokers"]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--store", choices=["sqlite", "postgres", "both"], default="both")
     parser.add_argument(
-        "--seed", type=int, default=1, help="what strikes, in which order; the rest is the machine's"
+        "--store",
+        choices=[*STORES, "sqlite+brokers", "all"],
+        default="all",
+        help="with brokers: workers relay messages to RabbitMQ and get their jobs by hints",
     )
     parser.add_argument(
-        "--record", action="store_true", help="keep the summary for `python -m tools.evidence`"
+        "--seed",
+        type=int,
+        default=1,
+        help="what strikes, in which order; the rest is the machine's. Hints are Redis's if it is odd, else RabbitMQ's",
     )
+    parser.add_argument("--record", type=Path, metavar="FILE", help="keep the summary; for one store")
     given = parser.parse_args()
-    stores = ["sqlite", "postgres"] if given.store == "both" else [given.store]
+    stores = STORES if given.store == "all" else [given.store]
+    if given.record is not None and len(stores) > 1:
+        parser.error("--record is for one store: say which by --store")
     kept = True
     for store in stores:
         with TemporaryDirectory(prefix="torture-") as folder:
             summary = asyncio.run(torture(store, given.minutes, given.seed, Path(folder)))
         sys.stdout.write(told(summary))
-        if given.record:
+        if given.record is not None:
+            summary.command += f" --record {given.record}"
             facts = [f" {json.dumps(name)}: {json.dumps(fact)}" for name, fact in summary.as_json().items()]
-            (KEPT / f"torture-{store}.json").write_text("{\n" + ",\n".join(facts) + "\n}\n")
+            given.record.write_text("{\n" + ",\n".join(facts) + "\n}\n")
         kept = kept and summary.holds
     return not kept
 
@@ -43,6 +53,10 @@ def told(summary: Summary) -> str:
     lines = [
         f"{summary.store}: {summary.acknowledged:,} jobs acknowledged, {summary.attempts:,} attempts begun"
     ]
+    if summary.messages:
+        lines.append(
+            f"{summary.messages:>9,}  messages to be delivered, {summary.doubles:,} arrived once more"
+        )
     lines += [f"{number:>9,}  {name}" for name, number in (summary.blows | summary.events).items()]
     for name, waits in (("back in line", summary.back), ("running again", summary.again)):
         p50, p99, longest = (percentile(waits, share) for share in (0.5, 0.99, 1))

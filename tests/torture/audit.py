@@ -48,6 +48,8 @@ class Summary:
     ended_by_themselves: dict[str, int] = field(default_factory=dict)  #: … and of those that were not
     back: list[float] = field(default_factory=list)
     again: list[float] = field(default_factory=list)
+    messages: int = 0  #: that were to be brought to a broker
+    doubles: int = 0  #: that arrived once more
     lost: list[str] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
     second_ends: list[str] = field(default_factory=list)
@@ -67,8 +69,8 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-async def audit(site: Site, acknowledged: dict[JobId, int], summary: Summary) -> None:
-    """Hold every row and every record against what the events tell, as the simulation does."""
+async def audit(site: Site, acknowledged: dict[JobId, int], summary: Summary) -> list[Event]:
+    """Hold every row and every record against what the events tell, as the simulation does; the events."""
     store = await site.store()
     rows = {row.id: row async for row in _rows(store)}
     events = await site.all_events()
@@ -87,6 +89,7 @@ async def audit(site: Site, acknowledged: dict[JobId, int], summary: Summary) ->
         except Broken as broken:
             ends = summary.second_ends if "second end" in str(broken) else summary.broken
             ends.append(f"{job_id}: {broken}")
+    return events
 
 
 async def _rows(store: Store) -> AsyncIterator[JobRow]:

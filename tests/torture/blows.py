@@ -29,8 +29,12 @@ Blow = Callable[[], Coroutine[Any, Any, None]]
 class Crew:
     """The workers: each that was killed or stopped has a successor at once."""
 
-    def __init__(self, site: Site, chance: Random, size: int, url: str) -> None:
+    def __init__(
+        self, site: Site, chance: Random, size: int, url: str, *options: str, **settings: str
+    ) -> None:
         self._site, self._chance, self._size, self._url = site, chance, size, url
+        self._options = "--concurrency", "4", *options
+        self._settings = {"lease": f"{LEASE:.0f}s", "heartbeat": "600ms", **settings}
         self._live: list[Worker] = []
         self._leaving: list[Worker] = []
         self._started: set[int] = set()  #: pids
@@ -42,10 +46,7 @@ class Crew:
         """As a supervisor does: whoever has ended by itself, because the store was away when it started, is started again."""
         self._reap()
         for _ in range(self._size - len(self._live)):
-            worker = self._site.worker(
-                "--concurrency", "4", url=self._url, lease=f"{LEASE:.0f}s", heartbeat="600ms"
-            )
-            self._live.append(worker)
+            self._live.append(self._site.worker(*self._options, url=self._url, **self._settings))
 
     def _reap(self) -> None:
         for worker in [worker for worker in self._live if worker.process.poll() is not None]:

@@ -7,17 +7,20 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from holdfast.domain.job import JobId
 from holdfast.errors import Conflict, StoreError
 from tests.e2e.faults.world import Site, eventually
 from tests.services.postgres import Postgres
 from tests.services.proxy import Proxy
+from tests.services.rabbitmq import RabbitMq
 from tests.torture.audit import Summary, audit, recoveries
 from tests.torture.blows import LEASE, Blow, Crew, Postgresql, Sqlite
+from tests.torture.brokers import Brokers, audit_messages, brokers, undelivered
 
 #: Of the workers, beside those of the store.
 WEIGHTS = {"worker killed": 12, "worker frozen": 7, "worker told to stop": 4}
@@ -25,11 +28,23 @@ WEIGHTS = {"worker killed": 12, "worker frozen": 7, "worker told to stop": 4}
 PATIENCE = 90.0
 
 
+class Place(NamedTuple):
+    """Where it is done: a store, its workers, and the brokers beside it if there are any."""
+
+    site: Site
+    crew: Crew
+    store: Postgresql | Sqlite
+    brokers: Brokers | None
+
+
 class Torture:
     """*pace*: jobs a second; *every*: seconds between two blows, on average."""
 
-    def __init__(self, site: Site, crew: Crew, store: Postgresql | Sqlite, chance: Random) -> None:
-        self._site, self._crew, self._chance = site, crew, chance
+    def __init__(self, place: Place, chance: Random) -> None:
+        crew, others = place.crew, {} if place.brokers is None else place.brokers.blows
+        self._site, self._crew, self._brokers, self._chance = place.site, crew, place.brokers, chance
+        #: What others need not wait for.
+        self._beside = WEIGHTS.keys() | others.keys()
         self.pace, self.every = 4.0, 1.0
         self.acknowledged: dict[JobId, int] = {}
         self.counts: Counter[str] = Counter()
@@ -39,7 +54,8 @@ class Torture:
             "worker killed": (WEIGHTS["worker killed"], crew.kill),
             "worker frozen": (WEIGHTS["worker frozen"], crew.freeze),
             "worker told to stop": (WEIGHTS["worker told to stop"], crew.stop),
-            **store.blows,
+            **place.store.blows,
+            **others,
         }
 
     async def run(self, seconds: float) -> None:
@@ -65,10 +81,11 @@ class Torture:
     async def _enqueue(self) -> None:
         """A client that sends each job until it was acknowledged."""
         engine, number = await self._site.app.engine(), 0
+        task = self._site.app.tasks["toil" if self._brokers is None else "tell"]
         while not self._over.is_set():
             number += 1
             seconds = self._chance.random() ** 3 * LEASE
-            [job] = self._site.app.tasks["toil"].options()._jobs([{"value": number, "seconds": seconds}])
+            [job] = task.options()._jobs([{"value": number, "seconds": seconds}])
             while True:
                 try:
                     await engine.enqueue([job])
@@ -97,7 +114,7 @@ class Torture:
                 self.counts["click without an answer"] += 1
 
     async def _strike(self) -> None:
-        """Workers are struck while others are still frozen; the store is struck once at a time."""
+        """Workers are struck while others are still frozen, or a broker is away; the store is struck once at a time."""
         names = list(self._blows)
         weights = [weight for weight, _ in self._blows.values()]
         async with asyncio.TaskGroup() as tasks:
@@ -108,7 +125,7 @@ class Torture:
                 if name in WEIGHTS and not self._crew.can_spare:
                     continue
                 self.counts[name] += 1
-                if name in WEIGHTS:
+                if name in self._beside:
                     tasks.create_task(self._blows[name][1]())
                 else:
                     await self._blows[name][1]()
@@ -118,42 +135,61 @@ class Torture:
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             try:
-                counts = await self._site.app.counts()
+                if not await self._unfinished():
+                    return
             except StoreError:
-                counts = {"queued": 1}
-            if not counts.get("queued") and not counts.get("processing"):
-                return
+                pass
             await asyncio.sleep(0.2)
+
+    async def _unfinished(self) -> bool:
+        counts = await self._site.app.counts()
+        if counts["queued"] or counts["processing"]:
+            return True
+        return self._brokers is not None and bool(await undelivered(self._site))
 
 
 @asynccontextmanager
 async def place(
-    store: str, folder: Path, chance: Random
-) -> AsyncIterator[tuple[Site, Crew, Postgresql | Sqlite]]:
-    """A store of its own, with what can be done to it."""
-    if store == "sqlite":
-        path = folder / "jobs.db"
-        async with Site(f"sqlite:///{path}", folder) as site:
-            yield site, Crew(site, chance, 3, site.url), Sqlite(str(path), chance)
-        return
-    with Postgres(durable=True) as server, Proxy(server.host, server.port) as proxy:
-        url = server.create_database("torture")
-        async with Site(url, folder) as site:
-            yield site, Crew(site, chance, 3, proxy.route(url)), Postgresql(server, proxy, chance)
+    store: str, folder: Path, chance: Random, hints: str, rabbit: RabbitMq | None
+) -> AsyncIterator[Place]:
+    """A store of its own, with what can be done to it; `+brokers`: workers relay, and get their jobs by hints."""
+    store, _, more = store.partition("+")
+    async with AsyncExitStack() as stack:
+        beside = await stack.enter_async_context(brokers(chance, hints, rabbit)) if more else None
+        settings = {} if beside is None else beside.settings
+        options = [] if beside is None else ["--relay"]
+        if store == "sqlite":
+            path = folder / "jobs.db"
+            url = way = f"sqlite:///{path}"
+            blows: Postgresql | Sqlite = Sqlite(str(path), chance)
+        else:
+            server = stack.enter_context(Postgres(durable=True))
+            proxy = stack.enter_context(Proxy(server.host, server.port))
+            url = server.create_database("torture")
+            way, blows = proxy.route(url), Postgresql(server, proxy, chance)
+        site = await stack.enter_async_context(Site(url, folder, **settings))
+        yield Place(site, Crew(site, chance, 3, way, *options, **settings), blows, beside)
 
 
-async def torture(store: str, minutes: float, seed: int, folder: Path) -> Summary:
+async def torture(
+    store: str, minutes: float, seed: int, folder: Path, rabbit: RabbitMq | None = None
+) -> Summary:
+    """*rabbit* is a broker that runs already and is not to be killed; without one there is one of our own, where it is needed."""
     chance = Random(seed)
     command = f"python -m tests.torture --store {store} --minutes {minutes:g} --seed {seed}"
     summary = Summary(store, command, seed, minutes, LEASE)
-    async with place(store, folder, chance) as (site, crew, blows):
-        run = Torture(site, crew, blows, chance)
+    hints = "redis" if seed % 2 else "rabbitmq"
+    async with place(store, folder, chance, hints, rabbit) as found:
+        site, crew, _, beside = found
+        run = Torture(found, chance)
         await run.run(minutes * 60)
-        await audit(site, run.acknowledged, summary)
+        events = await audit(site, run.acknowledged, summary)
+        if beside is not None:
+            await audit_messages(site, beside.rabbit, events, summary)
         summary.cores, summary.load = os.cpu_count() or 0, round(os.getloadavg()[2], 1)
         summary.blows = dict(sorted(run.counts.items()))
         summary.clicks, summary.clicks_refused = run.clicks, run.refused
         summary.exits, summary.ended_by_themselves = dict(crew.exits), dict(crew.by_itself)
         summary.attempts = len(site.journal("start"))
-        summary.back, summary.again = recoveries(site, crew.killed, await site.all_events())
+        summary.back, summary.again = recoveries(site, crew.killed, events)
     return summary

@@ -99,6 +99,15 @@ def test_the_reference_names_every_option(page: str, kind: type[Any]) -> None:
     assert missing == []
 
 
+def test_every_test_that_the_page_of_failures_names_is_there() -> None:
+    page, file = (ROOT / "docs" / "reference" / "failures.md").read_text(encoding="utf-8"), ""
+    named = re.findall(r"`([\w/]+\.py|…)::(test_\w+)`", page)
+    assert len(named) == page.count("::") > 50
+    for path, name in named:
+        file = file if path == "…" else path
+        assert f"def {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{name}"
+
+
 def test_a_mark_belongs_to_the_test_around_or_below_it() -> None:
     source = """
 # E1: the whole file

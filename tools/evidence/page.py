@@ -41,6 +41,10 @@ of it. How the nets work is told in [proof](proof.md); how to play any seed agai
 `{COMMAND} --run` makes them all, and takes about an hour.
 """
 
+WITH_BROKERS = """With brokers, workers get their jobs by hints, and each job tells others of its end in the transaction that ends it: every
+message of an end that was committed must have arrived, those of one key in their order, and none of any other.
+"""
+
 NOT_PROMISED = """## What we do not promise
 
 - **That a handler runs once.** A worker that dies between an effect and its record leaves nothing from which anybody could know
@@ -173,6 +177,7 @@ def _simulation(records: Records) -> str:
 
 
 def _tortures(tortures: Sequence[Torture]) -> str:
+    told_others = any(run.messages for run in tortures)
     head = ["", *(run.store for run in tortures)]
     lines: list[list[str]] = [
         ["minutes", *(f"{run.minutes:g}" for run in tortures)],
@@ -183,6 +188,7 @@ def _tortures(tortures: Sequence[Torture]) -> str:
             "writes refused to whoever had lost the lease",
             *(f"{run.events.get('stale_write', 0):,}" for run in tortures),
         ],
+        *([["messages for a broker; arrived once more", *map(_messages, tortures)]] if told_others else []),
         ["clicks; refused", *(f"{run.clicks:,}; {run.clicks_refused:,}" for run in tortures)],
         ["jobs taken back from killed workers", *(f"{len(run.back):,}" for run in tortures)],
         ["… back in line after the kill, p50", *(percentile(run.back, 0.5) for run in tortures)],
@@ -208,7 +214,7 @@ def _tortures(tortures: Sequence[Torture]) -> str:
         "has a free slot: on a machine with a load far above its cores, a new worker needs many seconds to start.\n"
         "A blow falls only while two workers have started: with none there, nothing can run until one has. Runs without that\n"
         "rule, on a loaded machine, lost nothing either, but in them jobs ran again only after up to 95 s (p99).\n"
-    )
+    ) + (WITH_BROKERS if told_others else "")
     return "\n".join(
         [
             "## Torture: real processes, real stores\n",
@@ -218,6 +224,10 @@ def _tortures(tortures: Sequence[Torture]) -> str:
             table(["faults by kind", *(run.store for run in tortures)], faults),
         ]
     )
+
+
+def _messages(run: Torture) -> str:
+    return f"{run.messages:,}; {run.doubles:,}" if run.messages else "–"
 
 
 def _power(records: Records) -> str:
@@ -281,7 +291,7 @@ def _again(records: Records) -> str:
         records.sqlite.command,
         records.exhaustive.command,
         records.cuts.command,
-        *(run.command + " --record" for run in records.tortures),
+        *(run.command for run in records.tortures),
         records.mutants.command,
         f"{COMMAND}    # this page and its pictures, from the records",
     ]

@@ -15,10 +15,12 @@ STYLE = """
   .bar { fill: #0a7c66; fill-opacity: .75; }
   .curve { fill: none; stroke: #0a7c66; stroke-width: 1.8; }
   .second { stroke: #8250df; }
+  .third { stroke: #bf8700; }
   .ground { stroke: #8c959f; stroke-opacity: .5; }
   .lease { stroke: #d1242f; stroke-dasharray: 4 3; }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; } .small { fill: #8d96a0; } .curve { stroke: #2fbf9f; } .second { stroke: #b392f0; }
+    .third { stroke: #d4a72c; }
   }
 """
 
@@ -81,8 +83,8 @@ def curves(title: str, tortures: Sequence[Torture]) -> str:
         ordered, points = sorted(run.again), [f"{left},{top + height}"]
         for number, seconds in enumerate(ordered, 1):
             points.append(f"{at(seconds):.1f},{top + height * (1 - number / len(ordered)):.1f}")
-        kind = "curve" if place == 0 else "curve second"
-        y = top + height - 40 + 18 * place
+        kind = ("curve", "curve second", "curve third")[place]
+        y = top + height - 18 * (len(tortures) - place) - 4
         parts.append(f'<polyline class="{kind}" points="{" ".join(points)}"/>')
         parts.append(
             f'<line class="{kind}" x1="{left + width - 150}" y1="{y}" x2="{left + width - 125}" y2="{y}"/>'

@@ -14,13 +14,14 @@ SPEED = ROOT / "docs" / "explanation" / "speed.md"
 
 #: File → the command that makes it again. Each is also named in its file.
 COMMANDS = {
-    "simulation-memory": "python -m tests.simulation 0 1000 --record {file}",
-    "simulation-sqlite": "python -m tests.simulation --store sqlite 0 200 --record {file}",
+    "simulation-memory": "python -m tests.simulation 0 {seeds} --record {file}",
+    "simulation-sqlite": "python -m tests.simulation --store sqlite 0 {fifth} --record {file}",
     "exhaustive": "python -m tests.exhaustive --record {file}",
     "power-cuts": "python -m tests.torture.cuts {file}",
-    "torture-sqlite": "python -m tests.torture --store sqlite --minutes 10 --record",
-    "torture-postgres": "python -m tests.torture --store postgres --minutes 10 --record",
-    "mutants": "python tools/mutants.py --record",
+    "torture-sqlite": "python -m tests.torture --store sqlite --minutes {minutes} --record {file}",
+    "torture-postgres": "python -m tests.torture --store postgres --minutes {minutes} --record {file}",
+    "torture-brokers": "python -m tests.torture --store postgres+brokers --minutes {minutes} --record {file}",
+    "mutants": "python tools/mutants.py {mutants} --record {file}",
 }
 
 
@@ -82,6 +83,8 @@ class Torture(msgspec.Struct):
     broken: list[str]
     cores: int = 0
     load: float = 0.0  #: of the machine, over the last quarter of an hour
+    messages: int = 0  #: that were to be brought to a broker
+    doubles: int = 0  #: that arrived once more
 
     @property
     def limit(self) -> float:
@@ -104,20 +107,23 @@ class Records(msgspec.Struct):
     speed: list[list[str]]  #: rows: store, what, compared, Holdfast, target, met or missed
 
 
-def load() -> Records:
+def load(folder: Path = KEPT) -> Records:
+    def read(name: str, kind: type[T]) -> T:
+        return msgspec.json.decode((folder / f"{name}.json").read_bytes(), type=kind)
+
     return Records(
-        memory=_read("simulation-memory", Simulation),
-        sqlite=_read("simulation-sqlite", Simulation),
-        exhaustive=_read("exhaustive", Exhaustive),
-        cuts=_read("power-cuts", PowerCuts),
-        tortures=[_read("torture-sqlite", Torture), _read("torture-postgres", Torture)],
-        mutants=_read("mutants", Mutants),
+        memory=read("simulation-memory", Simulation),
+        sqlite=read("simulation-sqlite", Simulation),
+        exhaustive=read("exhaustive", Exhaustive),
+        cuts=read("power-cuts", PowerCuts),
+        tortures=[
+            read(f"torture-{where}", Torture)
+            for where in ("sqlite", "postgres", "brokers")
+            if (folder / f"torture-{where}.json").exists()
+        ],
+        mutants=read("mutants", Mutants),
         speed=_speed(SPEED.read_text(encoding="utf-8")),
     )
-
-
-def _read(name: str, kind: type[T]) -> T:
-    return msgspec.json.decode((KEPT / f"{name}.json").read_bytes(), type=kind)
 
 
 def _speed(page: str) -> list[list[str]]:

@@ -110,8 +110,8 @@ class RedisDispatch:
         try:
             return await command(*words)
         except (RedisError, OSError, TimeoutError) as error:
-            with suppress(RedisError, OSError):  # those that are kept for later are broken too, most likely
-                await self._client.connection_pool.disconnect(inuse_connections=False)
+            # Connections that are kept for later find out by themselves. To end them here would be to end one under
+            # somebody who has just taken it: the driver looks away while it ends one.
             raise BrokerAway(f"{self._where} does not do it now ({type(error).__name__})") from error
 
 

@@ -147,6 +147,7 @@ class Claiming:
             await self._pause(1.0)
             return []
         except Exception:  # a hook has refused it, or it is a bug of ours: neither may end the worker
+            self._watch.doubt()  # of several lanes one may have given jobs before the other was refused
             log.exception("claim.failed")
             await self._pause(1.0)
             return []

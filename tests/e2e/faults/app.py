@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,11 @@ from typing import Any, cast
 from holdfast import BreakerPolicy, Fatal, Holdfast, Retry, current_job
 from holdfast.domain.duration import Duration
 from tests.e2e.faults.journal import note
+from tests.e2e.faults.relay_app import TOPIC, add_topic
 from tests.e2e.faults.slow_start import linger
 
+#: Of the messages that `tell` publishes.
+KEYS = 5
 QUICKLY = Retry(5, base="50ms", factor=1, jitter="none")
 
 
@@ -118,6 +122,26 @@ async def toil(value: int, seconds: float) -> int:
     return value
 
 
+async def tell(value: int, seconds: float) -> int:
+    """As `toil`, and tells others of its end in the transaction that ends it. Those of one key do that one after the other."""
+    job = current_job()
+    _begin()
+    await asyncio.sleep(seconds)
+    async with job.transaction(result=value) as connection:
+        if not isinstance(
+            connection, sqlite3.Connection
+        ):  # where a file has one writer, nobody needs to be told
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", value % KEYS)
+        name = f"{job.id}/{job.epoch}"
+        await app.publish(TOPIC, value, key=str(value % KEYS), id=name, connection=connection)
+        if value % 40 == 0:
+            raise Fatal("not today")
+        if value % 7 == 0 and job.attempt == 1:
+            raise ConnectionError("the other side is away")
+    note("end", job.id, epoch=job.epoch)
+    return value
+
+
 async def fatal() -> None:
     _begin()
     raise Fatal("not today")
@@ -194,11 +218,14 @@ def burn(name: str, seconds: float) -> int:
 
 def make_app(url: str | None = None, **settings: Any) -> Holdfast:
     app = Holdfast(url, **settings)
+    if app.settings.broker is not None:
+        add_topic(app)
     tasks: tuple[Callable[..., Any], ...] = (
         nothing,
         echo,
         flaky,
         toil,
+        tell,
         gate,
         stubborn,
         block_loop,

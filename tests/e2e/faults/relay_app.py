@@ -15,14 +15,18 @@ from holdfast import Holdfast
 from holdfast.domain.outbox import Taken
 from holdfast.relay import route
 
-TOPIC = "orders"
-#: Short, so that a test need not wait for the messages of a dead relay.
-vars(route).update(TAKEN_FOR=timedelta(seconds=2), DELIVER_WITHIN=1.5)
+TOPIC, QUEUE = "orders", "q.orders"
+
+
+def add_topic(app: Holdfast, **options: Any) -> None:
+    app.topic(TOPIC, exchange="x.orders", queue=QUEUE, declare=True, base="50ms", cap="200ms", **options)
+    # Short, so that a test need not wait for the messages of a dead relay.
+    vars(route).update(TAKEN_FOR=timedelta(seconds=2), DELIVER_WITHIN=1.5)
 
 
 def make_app(url: str | None = None, broker: str | None = None, **options: Any) -> Holdfast:
     app = Holdfast(url, broker=broker or os.environ.get("RELAY_BROKER"), outbox_poll="200ms")
-    app.topic(TOPIC, exchange="x.orders", queue="q.orders", declare=True, base="50ms", cap="200ms", **options)
+    add_topic(app, **options)
     return app
 
 

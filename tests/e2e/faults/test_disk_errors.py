@@ -23,25 +23,26 @@ from tests.e2e.faults.app import make_app
 app = make_app(sys.argv[1])
 echo = app.tasks["echo"]
 
+def sync(value):
+    try:
+        print("kept sync", echo.enqueue_sync(value=value).id)
+    except StoreError as error:
+        print("refused sync", error)
+
 async def one(value):
     try:
-        print("kept", (await echo.enqueue(value=value)).id)
+        print("kept async", (await echo.enqueue(value=value)).id)
     except StoreError as error:
-        print("refused", error)
+        print("refused async", error)
 
 async def many():
     async with app:
         for value in range(0, 60, 4):
             await asyncio.gather(*(one(value + n) for n in range(4)))
 
-if sys.argv[2] == "sync":
-    for value in range(60):
-        try:
-            print("kept", echo.enqueue_sync(value=value).id)
-        except StoreError as error:
-            print("refused", error)
-else:
-    asyncio.run(many())
+for value in range(60):
+    sync(value)
+asyncio.run(many())
 """
 
 
@@ -72,27 +73,26 @@ def failures(site: Site) -> int:
     return (site.folder / "strace").read_text(errors="replace").count("(INJECTED)")
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize(("call", "when"), [("fdatasync", "2+3"), ("pwrite64", "3+11"), ("pwrite64", "8+8")])
 async def test_a_job_is_not_acknowledged_when_the_disk_failed(
-    sqlite_site: Site, call: str, when: str, way: str
+    sqlite_site: Site, call: str, when: str
 ) -> None:  # E5 E50
     site = sqlite_site
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     run = subprocess.run(
-        [*failing_disk(site, call, when), sys.executable, "-c", ENQUEUER, site.url, way],
+        [*failing_disk(site, call, when), sys.executable, "-c", ENQUEUER, site.url],
         cwd=ROOT,
         env={**environment, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
     assert run.returncode == 0, run.stderr
-    told = [line.split(" ", 1) for line in run.stdout.splitlines()]
-    kept = [rest for what, rest in told if what == "kept"]
-    refused = [rest for what, rest in told if what == "refused"]
-    assert len(kept) + len(refused) == 60
-    assert failures(site) >= 3
-    assert refused
+    told = [line.split(" ", 2) for line in run.stdout.splitlines()]
+    kept = [rest for what, _, rest in told if what == "kept"]
+    refused = [rest for what, _, rest in told if what == "refused"]
+    assert len(kept) + len(refused) == 120
+    assert failures(site) >= 6
+    assert {way for what, way, _ in told if what == "refused"} == {"sync", "async"}
     assert set(refused) == {"the disk failed while writing jobs.db; nothing was stored"}
     stored = [event.job_id for event in await site.all_events() if event.kind == "queued"]
     assert sorted(stored) == sorted(kept)  # what was refused is not there either, as it was told

@@ -14,6 +14,7 @@ from holdfast.domain.job import Claimed, Settlement
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.ports import Answer
 from holdfast.errors import StoreUnavailable
+from tests.contract import outboxes
 from tests.e2e.faults.app import make_app
 from tests.e2e.faults.world import Site
 from tests.services.proxy import Proxy
@@ -236,3 +237,16 @@ async def test_a_refusal_is_on_record_even_when_the_connection_breaks_in_it(
     assert await settle(eaten, one, Complete("7")) is Answer.STALE
     assert meal.is_set()
     assert await eaten.kinds(one.lease.job_id) == ["queued", "processing", "reclaimed", "stale_write"]
+
+
+async def test_a_message_is_stored_once_and_marked_once(eaten: Site, postgres_proxy: Proxy) -> None:  # E6 E44
+    store = await eaten.store()
+    stored = postgres_proxy.eat_answer("SELECT")
+    await outboxes.publish(store, "a1")
+    assert stored.is_set()
+    [one] = await outboxes.take(store)  # it is there once
+    marked = postgres_proxy.eat_answer("SELECT")
+    await store.messages_delivered([one])
+    assert marked.is_set()
+    assert await outboxes.standing(store, "a1") == "published"
+    assert await outboxes.take(store) == []

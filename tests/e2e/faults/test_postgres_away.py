@@ -108,6 +108,29 @@ async def test_without_its_listener_a_worker_finds_jobs_by_looking(
         assert time.monotonic() - began < 5
 
 
+async def test_a_worker_whose_rights_are_taken_away_says_so_and_goes_on_when_it_has_them_again(
+    postgres_site: Site, postgres: Postgres
+) -> None:  # E51
+    site, name = postgres_site, postgres_site.url.rsplit("/", 1)[1]
+    postgres.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'plain'")
+    try:
+        for what in ("SCHEMA", "ALL TABLES IN SCHEMA", "ALL SEQUENCES IN SCHEMA", "ALL FUNCTIONS IN SCHEMA"):
+            postgres.execute(f"GRANT ALL ON {what} holdfast TO {name}", name)
+        url = site.url.replace(f"{postgres.user}:{postgres.password}@", f"{name}:plain@")
+        worker = await site.worker(url=url).ready()
+        await site.reaches(await site.enqueue("echo", value=1), "complete")
+        postgres.execute(f"REVOKE ALL ON holdfast.job FROM {name}", name)
+        two = await site.enqueue("echo", value=2)
+        await eventually(lambda: worker.told("claim.waits"), "the worker to say that it cannot claim")
+        postgres.execute(f"GRANT ALL ON holdfast.job TO {name}", name)
+        assert (await site.reaches(two, "complete")).result == 2
+        assert worker.process.poll() is None
+        worker.kill()
+    finally:
+        postgres.execute(f"DROP OWNED BY {name}", name)
+        postgres.execute(f"DROP ROLE {name}")
+
+
 async def test_a_worker_started_without_its_database_says_so_in_one_line(
     tmp_path: Path, postgres: Postgres
 ) -> None:

@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 
 from holdfast import Holdfast
 from holdfast.domain.outbox import Message
-from tests.e2e.faults.relay_app import TOPIC, make_app
+from tests.e2e.faults.relay_app import QUEUE, TOPIC, make_app
 from tests.e2e.faults.world import ROOT, eventually
 from tests.services import zygote
 from tests.services.proxy import Proxy
@@ -40,23 +40,28 @@ def url(sqlite_url: str) -> str:
 async def broker(own_rabbitmq: RabbitMq) -> RabbitMq:
     """Running, with nothing left from the test before."""
     own_rabbitmq.start()
-    async with await aio_pika.connect(own_rabbitmq.url()) as connection:
+    await empty_queue(own_rabbitmq)
+    return own_rabbitmq
+
+
+async def empty_queue(broker: RabbitMq) -> None:
+    """Make the topic's queue, or empty it."""
+    async with await aio_pika.connect(broker.url()) as connection:
         channel = await connection.channel()
         existed = True
-        for name in ("q.orders", "q.orders.dead"):
+        for name in (QUEUE, f"{QUEUE}.dead"):
             try:
                 await (await channel.get_queue(name)).purge()
             except aio_pika.exceptions.ChannelNotFoundEntity:
                 existed, channel = False, await connection.channel()
     if not existed:
-        async with make_app("memory://", own_rabbitmq.url()) as app:
+        async with make_app("memory://", broker.url()) as app:
             await app.publish(TOPIC, "declares the queue")
             await app.run_relay(until_idle=True)
-        await drained(own_rabbitmq)
+        await drained(broker)
         # RabbitMQ 3.10 writes down where a new quorum queue lives half a second after it was made. One that is killed
         # before that starts with a queue that never answers, whatever was confirmed.
         await asyncio.sleep(1)
-    return own_rabbitmq
 
 
 @asynccontextmanager
@@ -93,7 +98,7 @@ async def drained(broker: RabbitMq) -> list[str]:
     found = []
     async with await aio_pika.connect(broker.url()) as connection:
         channel = await connection.channel()
-        queue = await channel.get_queue("q.orders")
+        queue = await channel.get_queue(QUEUE)
         while (message := await queue.get(fail=False)) is not None:
             await message.ack()
             found.append(message.message_id or "")
@@ -157,7 +162,7 @@ async def test_an_unroutable_message_is_parked_with_its_reason(broker: RabbitMq,
         await all_published(app)
         async with await aio_pika.connect(broker.url()) as connection:
             channel = await connection.channel()
-            queue = await channel.get_queue("q.orders")
+            queue = await channel.get_queue(QUEUE)
             await queue.unbind("x.orders", TOPIC)
             lost = await app.publish(TOPIC, "nobody hears it", key="k")
 

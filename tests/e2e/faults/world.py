@@ -112,9 +112,11 @@ class Worker:
 class Site:
     """A database, a folder for signs between the processes, and the workers started there."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, **settings: str) -> None:
+        """*settings* are those of the app here; each worker is told its own."""
         self.url, self.folder = url, folder
-        self.app: Holdfast = make_app(url, lease="1s", heartbeat="300ms", poll="100ms", reclaim_every="200ms")
+        short = {"lease": "1s", "heartbeat": "300ms", "poll": "100ms", "reclaim_every": "200ms"}
+        self.app: Holdfast = make_app(url, **short, **settings)
         self.workers: list[Worker] = []
         os.environ["FAULTS_FOLDER"] = str(folder)
 
