@@ -75,3 +75,16 @@ async def test_lanes_made_by_others_are_found(tmp_path: Path) -> None:  # E50
         await here.wait_for_work([FIRST, SECOND], 5)
         assert [one.lane for one in await here.claim(session, [FIRST, SECOND], 10)] == [lane]
     await asyncio.gather(here.close(), there.close())
+
+
+async def test_who_only_enqueues_looks_for_a_lane_once(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "jobs.db"), SystemClock(), SystemThreads())
+    await store.open()
+    await store.enqueue([job(FIRST)])
+    said: list[str] = []
+    assert store._writer is not None
+    store._writer._connection.set_trace_callback(said.append)
+    await store.enqueue([job(FIRST)])
+    store.enqueue_sync([job(FIRST)])
+    assert [sql for sql in said if "holdfast_lane" in sql] == []
+    await store.close()

@@ -14,6 +14,7 @@ class LaneNumbers:
     def __init__(self) -> None:
         self._numbers: dict[Lane, int] = {}
         self._lanes: dict[int, Lane] = {}
+        self.missed = False  #: a job was put into a lane that is not remembered
 
     def numbers(self, lanes: Iterable[Lane]) -> list[int]:
         """The numbers of those that are remembered."""
@@ -21,6 +22,10 @@ class LaneNumbers:
 
     def number(self, connection: sqlite3.Connection, lane: Lane) -> int:
         """The number of *lane*, made if need be. Not remembered before it is committed: the insert may be undone."""
+        found = self._numbers.get(lane)
+        if found is not None:
+            return found
+        self.missed = True
         found = self.known(connection, lane)
         if found is None:
             cursor = connection.execute(
@@ -57,4 +62,5 @@ class LaneNumbers:
 
     def remember(self, connection: sqlite3.Connection) -> None:
         """Call on a connection outside of transactions: what it sees is committed."""
+        self.missed = False
         self._numbers = {lane: number for number, lane in self.by_number(connection).items()}
