@@ -176,9 +176,9 @@ MUTANTS = (
     Mutant(
         "event outside the transaction",
         f"{_SQLITE}/move.py",
-        '        self.connection.execute(\n            "INSERT INTO holdfast_event',
+        "        row = (seq, self.now, int(kind), to_json(moves))",
         '        self.connection.execute("COMMIT")\n        self.connection.execute("BEGIN IMMEDIATE")\n'
-        '        self.connection.execute(\n            "INSERT INTO holdfast_event',
+        "        row = (seq, self.now, int(kind), to_json(moves))",
     ),
     Mutant(
         "attempt unknown in the event",

@@ -49,6 +49,7 @@ FORBIDDEN = {
     "asyncio.sleep": "ask Clock.sleep (asyncio.sleep(0) only yields and is allowed)",
     "anyio.sleep": "ask Clock.sleep",
     "threading.": "ask Threads",
+    "queue.": "its queues wait for threads; ask Threads",
     "concurrent.futures.ThreadPoolExecutor": "made by wiring.thread_pool",
     "concurrent.futures.ProcessPoolExecutor": "made by the process pool of the worker",
     "asyncio.to_thread": "give the work to an Executor",
@@ -60,7 +61,7 @@ LOOP_METHODS = {"call_later", "call_at"}
 #: (file, name) → the reason. One that is no longer needed is an error too.
 ALLOWED = {
     ("stores/sqlite/writer.py", "threading.Lock"): "one commit at a time, also among sync callers' threads",
-    ("stores/sqlite/writer.py", "threading.Semaphore"): "wakes the writer's thread from any thread",
+    ("stores/sqlite/writer.py", "queue.SimpleQueue"): "wakes the writer's thread from any thread",
     ("stores/sqlite/writer.py", "threading.Event"): "a sync caller waits for the commit that holds its write",
     (
         "worker/heart.py",
@@ -216,6 +217,7 @@ def test_every_exception_is_still_needed(found: list[tuple[str, Use]]) -> None:
         ("import threading\nthreading.Thread(target=print).start()", "threading.Thread"),
         ("import threading\nthreading.Timer(1, print)", "threading.Timer"),
         ("import threading\nthreading.Semaphore(0)", "threading.Semaphore"),
+        ("from queue import SimpleQueue\nSimpleQueue().get()", "queue.SimpleQueue"),
         ("from concurrent.futures import ThreadPoolExecutor", "concurrent.futures.ThreadPoolExecutor"),
         ("import concurrent.futures\nconcurrent.futures.ThreadPoolExecutor(2)", "concurrent.futures.ThreadPoolExecutor"),
         ("import asyncio\nasyncio.get_running_loop().call_later(1, print)", "call_later"),

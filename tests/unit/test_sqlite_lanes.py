@@ -75,3 +75,30 @@ async def test_lanes_made_by_others_are_found(tmp_path: Path) -> None:  # E50
         await here.wait_for_work([FIRST, SECOND], 5)
         assert [one.lane for one in await here.claim(session, [FIRST, SECOND], 10)] == [lane]
     await asyncio.gather(here.close(), there.close())
+
+
+async def test_who_only_enqueues_looks_for_a_lane_once(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "jobs.db"), SystemClock(), SystemThreads())
+    await store.open()
+    await store.enqueue([job(FIRST)])
+    said: list[str] = []
+    assert store._writer is not None
+    store._writer._connection.set_trace_callback(said.append)
+    await store.enqueue([job(FIRST)])
+    store.enqueue_sync([job(FIRST)])
+    assert [sql for sql in said if "holdfast_lane" in sql] == []
+    await store.close()
+
+
+async def test_lanes_that_were_never_made_are_not_asked_for_one_by_one(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "jobs.db"), SystemClock(), SystemThreads())
+    await store.open()
+    session = await store.open_session("w1", MINUTE)
+    await store.enqueue([job(FIRST)])
+    lanes = [*(Lane("default", f"never{number}") for number in range(50)), FIRST, SECOND]
+    said: list[str] = []
+    assert store._writer is not None
+    store._writer._connection.set_trace_callback(said.append)
+    assert [one.lane for one in await store.claim(session, lanes, 10)] == [FIRST]
+    assert len([sql for sql in said if "holdfast_lane" in sql]) <= 2
+    await store.close()

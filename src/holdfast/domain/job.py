@@ -103,6 +103,9 @@ class Batch(Sequence[NewJob]):
 
     def parts(self, most: int) -> Iterator[Batch]:
         """Pieces of at most this many jobs."""
+        if len(self.ids) <= most:
+            yield self
+            return
         for start in range(0, len(self.ids), most):
             yield Batch(self.ids[start : start + most], self.payloads[start : start + most], self.spec)
 

@@ -71,8 +71,6 @@ class Reloader:
         if asked and self.path is None:
             log.info("policies.none", hint="this process was started without a file of them")
         stamp = _stamp(self.path)
-        if self.path is None and asked:
-            log.info("policies.none", hint="this app was started without a policy file")
         if self.path is None or (stamp == self._stamp and not asked):
             return False
         self._stamp = stamp

@@ -110,11 +110,9 @@ def _read(text: str) -> list[Any]:
 
 def _lines(move: Move, lanes: Sequence[Lane]) -> list[Line]:
     """The lanes that have somebody in line."""
-    fair = {
-        number: lane.fair for lane in lanes if (number := move.lanes.known(move.connection, lane)) is not None
-    }
-    rows = move.run("lines", lanes=to_json(list(fair)))
-    return [Line(number, first, last, fair[number]) for number, first, last in rows]
+    existing = move.lanes.existing(move.connection, lanes)
+    rows = move.run("lines", lanes=to_json(list(existing)))
+    return [Line(number, first, last, existing[number].fair) for number, first, last in rows]
 
 
 def _pick(move: Move, rota: Rota, lines: Sequence[Line], limit: int) -> list[int]:

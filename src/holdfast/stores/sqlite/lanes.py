@@ -14,6 +14,7 @@ class LaneNumbers:
     def __init__(self) -> None:
         self._numbers: dict[Lane, int] = {}
         self._lanes: dict[int, Lane] = {}
+        self.missed = False  #: a job was put into a lane that is not remembered
 
     def numbers(self, lanes: Iterable[Lane]) -> list[int]:
         """The numbers of those that are remembered."""
@@ -21,24 +22,20 @@ class LaneNumbers:
 
     def number(self, connection: sqlite3.Connection, lane: Lane) -> int:
         """The number of *lane*, made if need be. Not remembered before it is committed: the insert may be undone."""
-        found = self.known(connection, lane)
-        if found is None:
-            cursor = connection.execute(
+        found = self._numbers.get(lane)
+        if found is not None:
+            return found
+        self.missed = True
+        row = connection.execute(
+            "SELECT id FROM holdfast_lane WHERE queue = ? AND task = ? AND dependency = ? AND shard = ? AND fair = ?",
+            lane,
+        ).fetchone()
+        if row is None:
+            row = connection.execute(
                 "INSERT INTO holdfast_lane (queue, task, dependency, shard, fair) VALUES (?, ?, ?, ?, ?) RETURNING id",
                 lane,
-            )
-            found = int(cursor.fetchone()[0])
-        return found
-
-    def known(self, connection: sqlite3.Connection, lane: Lane) -> int | None:
-        found = self._numbers.get(lane)
-        if found is None:
-            row = connection.execute(
-                "SELECT id FROM holdfast_lane WHERE queue = ? AND task = ? AND dependency = ? AND shard = ? AND fair = ?",
-                lane,
             ).fetchone()
-            found = int(row[0]) if row else None
-        return found
+        return int(row[0])
 
     def by_number(self, connection: sqlite3.Connection) -> dict[int, Lane]:
         """All lanes. What is seen inside a transaction is not remembered: undone, its numbers are given to others."""
@@ -52,9 +49,20 @@ class LaneNumbers:
             )
         }
         if not connection.in_transaction:
-            self._lanes = lanes
+            self._numbers, self._lanes = _turned(lanes), lanes  # in this order: see `existing`
         return lanes
+
+    def existing(self, connection: sqlite3.Connection, lanes: Iterable[Lane]) -> dict[int, Lane]:
+        """Those of *lanes* that were made, by number, in this order. One look for all: a worker serves many that never were."""
+        seen = self.by_number(connection)
+        numbers = self._numbers if seen is self._lanes else _turned(seen)
+        return {numbers[lane]: lane for lane in lanes if lane in numbers}
 
     def remember(self, connection: sqlite3.Connection) -> None:
         """Call on a connection outside of transactions: what it sees is committed."""
-        self._numbers = {lane: number for number, lane in self.by_number(connection).items()}
+        self.missed = False
+        self.by_number(connection)
+
+
+def _turned(lanes: dict[int, Lane]) -> dict[Lane, int]:
+    return {lane: number for number, lane in lanes.items()}

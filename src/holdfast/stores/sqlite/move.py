@@ -24,6 +24,10 @@ from holdfast.stores.sqlite.times import micros, moment
 
 SQL = load_sql("holdfast.stores.sqlite")
 
+#: Two, so that the first leaves *job* out: `sqlite3` takes a microsecond to bind a NULL.
+_EVENT = "INSERT INTO holdfast_event (seq, at, kind, moves) VALUES (?, ?, ?, ?)"
+_EVENT_OF_ONE = "INSERT INTO holdfast_event (seq, at, kind, moves, job) VALUES (?, ?, ?, ?, ?)"
+
 
 class Found(NamedTuple):
     """What a move needs to know of the one job it is about."""
@@ -119,10 +123,11 @@ class Move:
         """One event row for the same move of many jobs: (uid, epoch, attempt, meta) each."""
         if not moves:
             return
-        self.connection.execute(
-            "INSERT INTO holdfast_event (seq, at, kind, job, moves) VALUES (?, ?, ?, ?, ?)",
-            (seq, self.now, kind, job, to_json(moves)),
-        )
+        row = (seq, self.now, int(kind), to_json(moves))
+        if job is None:
+            self.connection.execute(_EVENT, row)
+        else:
+            self.connection.execute(_EVENT_OF_ONE, (*row, job))
         if any(kind in kinds for kinds, _ in self._hooks):
             self._told += [
                 Moved(kind, JobId(uid), epoch, attempt, shown(meta or {}))

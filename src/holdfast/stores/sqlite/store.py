@@ -151,12 +151,19 @@ class SqliteStore(Looking, Hints):
         return self._look(lambda reader: operation(Move(reader, self._clock, self._lanes)))
 
     # -- queueing ---------------------------------------------------------------------------------------------------
+    def _learn_lanes(self) -> None:
+        """If the last enqueue had to look for its lane, or to make it, the next one knows it."""
+        if self._lanes.missed:
+            self._look(self._lanes.remember)
+
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
+        self._learn_lanes()
         return await self._write_work(lambda move: intake.enqueue(move, jobs))
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         self.open_sync()
         assert self._writer is not None
+        self._learn_lanes()
         return self._writer.run_sync(self._move(lambda move: intake.enqueue(move, jobs)))
 
     async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:

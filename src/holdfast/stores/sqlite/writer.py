@@ -13,6 +13,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from holdfast.engine.ports import Threads
@@ -44,7 +45,7 @@ class Writer:
         self._connection, self._path = connection, path
         self._waiting: deque[Pending[Any]] = deque()
         self._committing = threading.Lock()
-        self._work = threading.Semaphore(0)
+        self._work: SimpleQueue[None] = SimpleQueue()  # a semaphore, but one that is not written in Python
         self._closed = False
         self._nap = threading.Event()  # never set: a way to wait a little
         connection.execute("PRAGMA busy_timeout = 0")
@@ -58,9 +59,9 @@ class Writer:
         pending.loop = asyncio.get_running_loop()
         pending.future = pending.loop.create_future()
         self._hand_over(pending)
-        self._work.release()
-        # A caller that is cancelled does not take its write back: it was handed over.
-        return await asyncio.shield(pending.future)
+        self._work.put(None)
+        # A caller that is cancelled does not take its write back: it was handed over, and only its answer is not wanted.
+        return await pending.future
 
     def run_sync(self, operation: Callable[[sqlite3.Connection], T]) -> T:
         """The same from any thread, without an event loop."""
@@ -89,7 +90,7 @@ class Writer:
         """Commit what waits, end the thread, close the connection: after the last write."""
         self._closed = True
         if self._join is not None:
-            self._work.release()
+            self._work.put(None)
             self._join(None)
         with self._committing:
             while self._waiting:
@@ -98,7 +99,7 @@ class Writer:
 
     def _serve(self) -> None:
         while True:
-            self._work.acquire()
+            self._work.get()
             with self._committing:
                 self._commit_waiting()
             if self._closed and not self._waiting:
