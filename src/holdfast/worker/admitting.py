@@ -29,6 +29,8 @@ log = Log("holdfast.worker")
 
 #: When a gate does not say until when it holds.
 ASK_AGAIN = timedelta(seconds=30)
+#: So many seconds a group that had no job is asked after the others: a worker with enough to do asks it no more often.
+A_MOMENT = 0.1
 
 
 class Admitted(NamedTuple):
@@ -57,6 +59,7 @@ class Admitting:
         self._engine, self._dependencies, self._settle = engine, dependencies, settle
         self._groups: list[Group] = []
         self._turn = 0
+        self._empty_until: dict[int, float] = {}  #: groups that had nothing when they were asked last, by their place
         self._weights: dict[str, float] = {}
         self._asked: Counter[Dependency] = Counter()  #: calls that claims on their way may bring
 
@@ -80,6 +83,7 @@ class Admitting:
             groups.setdefault(key, Group(*key, [])).lanes.append(lane)
         await self._dependencies.serve({dependency for dependency, _ in groups if dependency is not None})
         self._groups = list(groups.values())
+        self._empty_until.clear()
 
     @property
     def lanes(self) -> list[Lane]:
@@ -93,20 +97,31 @@ class Admitting:
 
     async def claim(self, session: Session, wanted: int) -> list[Admitted]:
         """Up to *wanted* jobs that may start."""
-        self._turn += 1
         admitted: list[Admitted] = []
         groups = self._groups
-        for place in range(len(groups)):
-            group = groups[(self._turn + place) % len(groups)]
-            left = wanted - len(admitted)
+        for place in self._order():
+            group, left = groups[place], wanted - len(admitted)
             if left <= 0:
                 break
             if group.dependency is None:
                 claimed = await self._source.claim(session, group.lanes, left, caps=group.caps)
-                admitted += await self._admit(claimed, None)
+                found = await self._admit(claimed, None)
             else:
-                admitted += await self._claim_for(session, group, group.dependency, left)
+                found = await self._claim_for(session, group, group.dependency, left)
+            if found:
+                self._empty_until.pop(place, None)
+            else:
+                self._empty_until[place] = self._engine.clock.monotonic() + A_MOMENT
+            admitted += found
         return admitted
+
+    def _order(self) -> list[int]:
+        """Each in turn is the first, but those that had nothing a moment ago are the last: they cost as much to ask as those
+        that have something."""
+        self._turn += 1
+        count, now = len(self._groups), self._engine.clock.monotonic()
+        turns = [(self._turn + place) % count for place in range(count)]
+        return sorted(turns, key=lambda place: self._empty_until.get(place, 0.0) > now)
 
     async def _claim_for(
         self, session: Session, group: Group, dependency: Dependency, wanted: int
