@@ -59,7 +59,9 @@ class Admitting:
         self._engine, self._dependencies, self._settle = engine, dependencies, settle
         self._groups: list[Group] = []
         self._turn = 0
-        self._empty_until: dict[int, float] = {}  #: groups that had nothing when they were asked last, by their place
+        self._empty_until: dict[
+            int, float
+        ] = {}  #: groups that had nothing when they were asked last, by their place
         self._weights: dict[str, float] = {}
         self._asked: Counter[Dependency] = Counter()  #: calls that claims on their way may bring
 

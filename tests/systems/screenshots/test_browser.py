@@ -471,7 +471,9 @@ asyncio.run(shoot())
             drawing = [pid for pid in below if "--type=renderer" in words_of(pid)]
             assert drawing
             for pid in drawing:
-                facts = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+                facts = dict(
+                    line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+                )
                 assert facts["Seccomp"] == "2"  # what it may ask of the kernel is filtered
                 assert len(facts["NSpid"].split()) > 1  # and it sees none of our processes
             assert not any("--no-sandbox" in words_of(pid) for pid in below)
