@@ -1,7 +1,8 @@
 """What the converter costs over calling its gateway directly, and what an outage costs: `python -m benchmarks.converter`.
 
 Two figures, each in one run on one machine. *throughput*: two workers convert N one-page PDFs that are queued already, against the
-same PDFs sent straight to the gateway with the same concurrency. *outage*: the gateway answers 502 for a while with M files
+same PDFs sent straight to the gateway with the same concurrency; and the processor time of both, which hardly depends on what else
+the machine does. Where all cores are busy, its ratio is that of the rates. *outage*: the gateway answers 502 for a while with M files
 queued; all must complete afterwards by themselves, with few calls and no attempt burnt while held.
 """
 
@@ -23,6 +24,7 @@ from typing import Any
 
 import httpx2
 
+from benchmarks.proc import cpu_of_tree
 from holdfast import Holdfast, JobRow, State
 from systems.common.parts import Part
 from systems.converter.samples import plain
@@ -111,7 +113,9 @@ async def throughput(folder: Path, files: int) -> dict[str, float]:
     with gateway() as url:
         converter, environment = prepared(folder, url)
         await directly(url, pdfs[:50], 2 * CONCURRENCY)  # warm
+        spent = cpu_of_tree(os.getpid())
         before = await directly(url, pdfs, 2 * CONCURRENCY)
+        direct_cpu = cpu_of_tree(os.getpid()) - spent
         async with converter.app as app:
             await app.pause("convert")
             await upload(converter, pdfs)
@@ -125,9 +129,11 @@ async def throughput(folder: Path, files: int) -> dict[str, float]:
             with workers(environment, 2):
                 await until(both_are_here)
                 await app.resume("convert")
+                spent, looking = cpu_of_tree(os.getpid()), time.process_time()
                 began = time.monotonic()
                 await until(all_are_complete)
                 rate = files / (time.monotonic() - began)
+                cpu = cpu_of_tree(os.getpid()) - spent - (time.process_time() - looking)
         after = await directly(url, pdfs, 2 * CONCURRENCY)
     direct = (before + after) / 2
     return {
@@ -135,6 +141,9 @@ async def throughput(folder: Path, files: int) -> dict[str, float]:
         "direct_after_per_s": after,
         "converter_per_s": rate,
         "ratio": rate / direct,
+        "direct_cpu_ms_per_file": 1000 * direct_cpu / files,
+        "converter_cpu_ms_per_file": 1000 * cpu / files,
+        "cpu_ratio": direct_cpu / cpu,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import xml.parsers.expat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -42,29 +43,55 @@ class Wellformed:
         raise BrokenAnswer("the answer has a document type, which no mapping writes")
 
 
+class Source:
+    """A PDF to send. Made in a thread, as all that touches a disk; what is small is in *first* as a whole."""
+
+    def __init__(self, pdf: Path) -> None:
+        self._file: IO[bytes] = pdf.open("rb")
+        self.size = os.fstat(self._file.fileno()).st_size
+        self.first = self._file.read(_PIECE)
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    @property
+    def content(self) -> bytes | AsyncIterator[bytes]:
+        return self.first if self.size == len(self.first) else self._pieces()
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        piece = self.first
+        while piece:
+            yield piece
+            piece = await anyio.to_thread.run_sync(self._file.read, _PIECE)
+
+
 async def ask_gateway(
-    client: httpx2.AsyncClient, pdf: Path, mapping: str, part: Part, *, correlation: str
+    client: httpx2.AsyncClient, source: Source, mapping: str, part: Part, *, correlation: str
 ) -> None:
-    """Write the XML of *pdf* to *part*. Raises what httpx2 raises, `BrokenAnswer`, or `OSError` for our own disk."""
-    source: IO[bytes] = await anyio.to_thread.run_sync(open, pdf, "rb")
-    with source:
-        size = source.seek(0, 2)
-        source.seek(0)
-        async with client.stream(
-            "POST",
-            "/convert",
-            params={"mapping": mapping},
-            content=_pieces(source),
-            headers={"content-length": str(size), "x-request-id": correlation},
-        ) as answer:
-            if answer.status_code != 200:
-                await answer.aread()
-                answer.raise_for_status()
-                raise BrokenAnswer(f"the gateway answered {answer.status_code}")
-            reader = Wellformed()
-            async for piece in answer.aiter_bytes(_PIECE):
-                await anyio.to_thread.run_sync(_take, reader, part, piece)
-            reader.feed(b"", last=True)
+    """Publish the XML of *source* as *part*. Raises what httpx2 raises, `BrokenAnswer`, or `OSError` for our own disk.
+
+    A turn of a thread costs as much as a small file takes to be read, so each piece waits for the next: the last, which is
+    mostly the only one, is written and published in one turn."""
+    reader, held = Wellformed(), b""
+    async with client.stream(
+        "POST",
+        "/convert",
+        params={"mapping": mapping},
+        content=source.content,
+        headers={"content-length": str(source.size), "x-request-id": correlation},
+    ) as answer:
+        if answer.status_code != 200:
+            await answer.aread()
+            answer.raise_for_status()
+            raise BrokenAnswer(f"the gateway answered {answer.status_code}")
+        async for piece in answer.aiter_bytes(_PIECE):
+            if held:
+                await anyio.to_thread.run_sync(_take, reader, part, held)
+            held = piece
+    await anyio.to_thread.run_sync(_publish, reader, part, held)
 
 
 def _take(reader: Wellformed, part: Part, piece: bytes) -> None:
@@ -72,9 +99,10 @@ def _take(reader: Wellformed, part: Part, piece: bytes) -> None:
     part.write(piece)
 
 
-async def _pieces(source: IO[bytes]) -> AsyncIterator[bytes]:
-    while piece := await anyio.to_thread.run_sync(source.read, _PIECE):
-        yield piece
+def _publish(reader: Wellformed, part: Part, piece: bytes) -> None:
+    _take(reader, part, piece)
+    reader.feed(b"", last=True)
+    part.publish()
 
 
 def words_of(response: Any) -> str:

@@ -17,7 +17,7 @@ import httpx2
 from holdfast import THIS_JOB, BreakerPolicy, Every, Holdfast, Job, Retention, Retry, Task
 from systems.common.parts import Part
 from systems.converter.failures import IO_ATTEMPTS, SourceGone, failed, rule
-from systems.converter.gateway_client import ask_gateway
+from systems.converter.gateway_client import Source, ask_gateway
 from systems.converter.retention import Swept, sweep
 from systems.converter.settings import Settings
 from systems.converter.storing import result_path, source_path
@@ -102,10 +102,8 @@ def build(settings: Settings, **options: Any) -> Converter:
         source = source_path(settings.uploads_dir, job.id)
         target = result_path(settings.results_dir, job.id)
         try:
-            # An attempt before this one may have finished the file and died before it could say so.
-            if not await anyio.to_thread.run_sync(target.exists):
-                with anyio.fail_after(gateway_time.total_seconds()):
-                    await _convert(job, source, target, mapping)
+            with anyio.fail_after(gateway_time.total_seconds()):
+                await _convert(job, source, target, mapping)
         except Exception as error:
             raise failed(error, attempt=job.attempt, max_attempts=job.max_attempts) from error
         return target.name
@@ -120,12 +118,22 @@ def build(settings: Settings, **options: Any) -> Converter:
 
 
 async def _convert(job: Job, source: Path, target: Path, mapping: str) -> None:
-    if not await anyio.to_thread.run_sync(source.exists):
-        raise SourceGone("the source is no longer there")
+    opened = await anyio.to_thread.run_sync(_open, source, target)
+    if opened is None:
+        return
     # The epoch makes the name: a worker that was replaced and wakes up again writes to a file of its own.
-    with Part(target, str(job.epoch)) as part:
-        await ask_gateway(job.resources, source, mapping, part, correlation=job.id)
-        await anyio.to_thread.run_sync(part.publish)
+    with opened, Part(target, str(job.epoch)) as part:
+        await ask_gateway(job.resources, opened, mapping, part, correlation=job.id)
+
+
+def _open(source: Path, target: Path) -> Source | None:
+    """None when an attempt before this one has finished the file and died before it could say so."""
+    if target.exists():
+        return None
+    try:
+        return Source(source)
+    except FileNotFoundError:
+        raise SourceGone("the source is no longer there") from None
 
 
 def retry_policy(settings: Settings) -> Retry:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from holdfast import Fatal, Holdfast, Job, JobFailed, Retry, Retryable, State
 from holdfast.domain.breaker import BreakerPolicy, BreakerState
 from holdfast.domain.limits import Limit, Limits
+from holdfast.worker.admitting import A_MOMENT
 from tests.integration.world import new_app, until, working
 
 QUICK = BreakerPolicy(window=10, min_calls=5, cooldown="300ms", max_cooldown="300ms", votes=1)
@@ -40,6 +43,38 @@ async def until_refused(service: Service, calls: int) -> None:
         return service.refused >= calls
 
     await until(enough)
+
+
+async def test_a_line_that_is_empty_is_not_asked_as_often_as_one_that_is_full(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E20
+    app.dependency("gateway", breaker=QUICK)
+    asked: list[str] = []
+
+    @app.task(depends_on="gateway")
+    async def convert() -> None: ...
+
+    @app.task
+    async def sweep() -> None: ...
+
+    async with app:
+        await convert.enqueue_many([{}] * 100)
+        store = (await app.engine()).store
+        claim = store.claim
+
+        async def claim_and_note(session: Any, lanes: Any, *args: Any, **more: Any) -> Any:
+            asked.extend({lane.task for lane in lanes})
+            return await claim(session, lanes, *args, **more)
+
+        monkeypatch.setattr(store, "claim", claim_and_note)
+        began = time.monotonic()
+        await app.run_worker(concurrency=1, until_idle=True)
+        moments = (time.monotonic() - began) / A_MOMENT
+        assert asked.count("convert") >= 100
+        assert asked.count("sweep") <= 5 + 2 * moments
+        await sweep.enqueue()
+        await app.run_worker(until_idle=True)
+        assert (await app.counts())["complete"] == 101
 
 
 async def test_an_outage_costs_few_calls_and_no_attempt_and_ends_by_itself(

@@ -247,6 +247,17 @@ async def test_what_is_paused_is_not_told_of_until_it_is_resumed(hasty: Holdfast
     assert (await names(hasty, handle.id))[0].partition("@")[0] == ".1"
 
 
+async def test_what_was_held_is_told_of_at_the_first_look_after_the_hold(app: Holdfast) -> None:  # E27 E45
+    await look(app)  # the next thorough one would be in half a minute
+    await app.pause("default", reason="the graders are on strike")
+    handle = await grade(app).enqueue("two")
+    await look(app)
+    assert await told(app, handle.id) == []
+    await app.resume("default")
+    await look(app)
+    assert await names(app, handle.id) == [".1"]
+
+
 async def test_an_errand_that_cannot_be_written_does_not_keep_the_others(
     hasty: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E45

@@ -11,7 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Conflict, Fatal, Holdfast, Job, JobFailed, Snooze, State, UnknownJob, current_job
+from holdfast import (
+    Conflict,
+    Fatal,
+    Holdfast,
+    Job,
+    JobFailed,
+    Snooze,
+    State,
+    StoreUnavailable,
+    UnknownJob,
+    current_job,
+)
+from holdfast.domain.job import Lease
 from holdfast.engine.tasks import Task
 from tests.integration.world import ONCE, SOON, Database, kinds, new_app, work, work_and_look, working
 
@@ -99,6 +111,32 @@ async def test_steps_survive_a_manual_retry_except_those_it_starts_from(
         await work(app)
         assert calls[4:] == ["ask", "check"]
         assert (await app.job(handle.id)).generation == 3
+
+
+async def test_what_a_step_has_done_is_kept_while_the_store_is_away(
+    db: Database, app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E40
+    calls: list[str] = []
+
+    @app.task(retry=SOON)
+    async def report() -> None:
+        await current_job().step("llm", calls.append, "paid")
+
+    async with app:
+        store = (await app.engine()).store
+        record, away = store.record_step, iter(range(3))
+
+        async def record_step(lease: Lease, name: str, result: str) -> None:
+            if next(away, None) is not None:
+                raise StoreUnavailable("away")
+            await record(lease, name, result)
+
+        monkeypatch.setattr(store, "record_step", record_step)
+        handle = await report.enqueue()
+        await work(app)
+        assert (await handle.job()).attempt == 1
+        assert await store.steps(handle.id) == {"llm": "null"}
+    assert calls == ["paid"]
 
 
 async def test_a_step_whose_result_cannot_be_stored_fails_the_attempt(

@@ -16,7 +16,13 @@ from holdfast.engine.artefacts import Keeper
 from holdfast.engine.attempt_log import AttemptLog
 from holdfast.engine.payload import decode_any, encode
 from holdfast.engine.ports import Clock, Store
-from holdfast.errors import UsageError
+from holdfast.errors import StoreUnavailable, UsageError
+from holdfast.logs import Log
+
+log = Log("holdfast.worker")
+
+#: Seconds before the result of a step is sent again, and the most that this grows to.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 
 class Calls(Protocol):
@@ -137,7 +143,8 @@ class Job:
     async def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Do *function* once for this job: its result is recorded, and a later attempt gets it without a call.
 
-        The result must be JSON. A step whose attempt lost its lease raises `LeaseLost` and records nothing.
+        The result must be JSON. While the store is away it waits to be recorded, as long as the lease lasts. A step whose
+        attempt lost its lease raises `LeaseLost` and records nothing.
         """
         if inspect.iscoroutine(function):  # `job.step("mail", send(x))`: it would run in every attempt
             function.close()
@@ -152,9 +159,21 @@ class Job:
         if inspect.isawaitable(result):
             result = await result
         text = encode(result, what=f"the result of step {name!r}")
-        await self._store.record_step(self.lease, name, text)
+        await self._record(name, text)
         self._steps[name] = text
         return decode_any(text)
+
+    async def _record(self, name: str, text: str) -> None:
+        """Until the store has answered: what the step did is done, and may have been paid for. The lease's epoch makes a
+        second sending harmless, and the worker ends this attempt when the lease is over."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return await self._store.record_step(self.lease, name, text)
+            except StoreUnavailable as error:
+                log.warning("step.waits", job_id=self.id, step=name, reason=str(error), again_in=pause)
+                await self._clock.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
 
     @asynccontextmanager
     async def dependency(self, name: str, shard: str = "") -> AsyncIterator[None]:

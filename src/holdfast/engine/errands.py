@@ -23,6 +23,7 @@ from holdfast.domain.errand import (
     told_again,
 )
 from holdfast.domain.job import JobId
+from holdfast.domain.lanes import Cause, Scope
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import NewMessage
 from holdfast.engine.payload import decode_any
@@ -80,6 +81,7 @@ class Errands:
         self._tasks, self._books = tasks, books
         self._told: set[str] = set()  #: by the duty of this process
         self._seldom_due: datetime | None = None
+        self._holds: frozenset[tuple[Scope, Cause]] = frozenset()  #: in force at the last look
         self.hook: tuple[frozenset[Kind], Hook] = (KINDS, self._tell)
 
     def _handed(self) -> dict[str, timedelta]:
@@ -134,7 +136,10 @@ class Errands:
         done = await self._walk(
             store, lambda books, after: books.come_due(list(tasks), after, _PAGE), _first_name
         )
-        if self._seldom_due is None or now >= self._seldom_due:
+        # What was held has no message. A hold that has ended is a reason to look for it now.
+        holds = frozenset((held.scope, held.cause) for held in await store.holds())
+        before, self._holds = self._holds, holds
+        if self._seldom_due is None or now >= self._seldom_due or before - holds:
             self._seldom_due = now + min([_SELDOM, *(again / 4 for again in tasks.values())])
             done += await self._walk(
                 store, lambda books, after: books.untold(list(tasks), after, _PAGE), _first_name

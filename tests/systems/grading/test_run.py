@@ -12,7 +12,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.services import keeper
+from tests.conftest import installed
+from tests.services import keeper, zygote
+from tests.services.rabbitmq import RabbitMq
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "systems.grading.run", "--port", "0", "--data"]
@@ -24,9 +26,7 @@ COMMAND = [sys.executable, "-m", "systems.grading.run", "--port", "0", "--data"]
     ids=["no broker installed", "a misspelt address"],
 )
 def test_what_is_missing_is_told_in_one_line(environment: dict[str, str], word: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, str(tmp_path / "data")], cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=60
-    )  # fmt: skip
+    done = zygote.run([*COMMAND, str(tmp_path / "data")], cwd=ROOT, env=os.environ | environment)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert word in done.stderr
@@ -35,9 +35,9 @@ def test_what_is_missing_is_told_in_one_line(environment: dict[str, str], word: 
 @pytest.mark.slow
 @pytest.mark.service
 def test_it_starts_with_a_broker_of_its_own_grades_and_ends_with_everything(
-    rabbitmq: object, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    """*rabbitmq* is asked for because it is skipped where none is installed."""
+    installed(RabbitMq).close()  # never started: it is only asked for, and without one this is skipped
     process = subprocess.Popen(
         [*COMMAND, str(tmp_path / "data")],
         cwd=ROOT,

@@ -85,11 +85,11 @@ def _keep() -> int:
 
 
 async def _work() -> None:
-    app: Holdfast = build(Settings.read(os.environ), poll="20ms", reclaim_every="50ms").app
+    app: Holdfast = build(Settings.read(os.environ), poll="200ms", reclaim_every="200ms").app
     async with app:
         worker = asyncio.create_task(app.run_worker(concurrency=1))
         while await _are_open(app) and not worker.done():  # noqa: ASYNC110 - other processes ring no bell here
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 from systems.reports.samples import invoice
 from systems.reports.web.site import make_site
+from tests.services import zygote
 from tests.systems.provider.providers import ROOT
 from tests.systems.reports.test_crashes import environment
 from tests.systems.reports.world import World
@@ -191,10 +191,8 @@ async def test_the_figures_are_told_as_series_and_as_lines(site: Site) -> None: 
     assert (
         stats["cost"] == stats["cost_per_success"] == (stats["tokens_in"] + 2 * stats["tokens_out"]) / 1e6 > 0
     )
-    said = subprocess.run(
-        [sys.executable, "-m", "systems.reports", "stats", "--json"],
-        cwd=ROOT, env=environment(site.world), capture_output=True, text=True,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "systems.reports", "stats", "--json"]
+    said = zygote.run(command, cwd=ROOT, env=environment(site.world))
     assert json.loads(said.stdout) == stats
 
 

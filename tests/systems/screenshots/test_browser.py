@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -29,6 +30,7 @@ from systems.screenshots.failures import ShotFailed, rule
 from systems.screenshots.guard import Rules
 from systems.screenshots.samples import PAGES, SampleServer
 from systems.screenshots.shot import Picture, Shot
+from tests.services.postgres import NAMESPACE
 from tests.systems.screenshots.places import Web, alive, hang, until
 
 RED, GREEN, BLUE, YELLOW, WHITE = (208, 32, 32), (32, 160, 64), (32, 64, 192), (240, 208, 32), (255, 255, 255)
@@ -71,12 +73,15 @@ async def asked(web: Web, path: str, times: int) -> None:
     assert await asyncio.to_thread(until, lambda: web.asked.count(path) >= times, 10)
 
 
+def words_of(pid: int) -> list[str]:
+    """Its command line; none when it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return re.split("[\0 ]", Path(f"/proc/{pid}/cmdline").read_text())
+    return []
+
+
 def renderers(pid: int) -> int:
-    count = 0
-    for one in family(pid):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            count += b"--type=renderer" in Path(f"/proc/{one}/cmdline").read_bytes()
-    return count
+    return sum("--type=renderer" in words_of(one) for one in family(pid))
 
 
 async def failure(studio: Studio | Browser, shot: Shot) -> Code:
@@ -431,6 +436,50 @@ async def test_a_child_that_answers_nothing_is_replaced_after_its_limit_and_a_gr
     assert (await browser.shoot(fine)).status == 200
     assert browser.pid != first
     assert until(lambda: not alive(first))
+
+
+def test_for_everybody_but_root_the_sandbox_of_chromium_is_on(program: str, web: Web) -> None:  # S1
+    ordinary = NAMESPACE if os.geteuid() == 0 else ()
+    if subprocess.run([*ordinary, "true"]).returncode != 0:
+        pytest.skip("this machine does not let its root become an ordinary user")
+    web.page("/fine", "fine")
+    web.answer("/hang", hang)
+    web.page("/waiting", "<img src=/hang>")
+    shooting = f"""
+import asyncio
+from systems.screenshots.browser import Browser
+from systems.screenshots.shot import Shot
+async def shoot():
+    async with Browser() as browser:
+        print((await browser.shoot(Shot(url="{web.url}/fine"))).status, flush=True)
+        await browser.shoot(Shot(url="{web.url}/waiting"))
+asyncio.run(shoot())
+"""
+    seen = web.asked.count("/hang")
+    with subprocess.Popen(
+        [*ordinary, sys.executable, "-c", shooting],
+        cwd=ROOT,
+        env=os.environ | {"SCREENSHOTS_ALLOW": f"{web.host}:{web.port}"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "200\n"
+            assert until(lambda: web.asked.count("/hang") > seen, 10)
+            below = family(process.pid)
+            drawing = [pid for pid in below if "--type=renderer" in words_of(pid)]
+            assert drawing
+            for pid in drawing:
+                facts = dict(
+                    line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+                )
+                assert facts["Seccomp"] == "2"  # what it may ask of the kernel is filtered
+                assert len(facts["NSpid"].split()) > 1  # and it sees none of our processes
+            assert not any("--no-sandbox" in words_of(pid) for pid in below)
+        finally:
+            process.kill()
+    assert until(lambda: not any(map(alive, below)), 10)
 
 
 def test_a_killed_owner_leaves_no_browser_behind(program: str) -> None:  # E41

@@ -89,20 +89,32 @@ async def studio(program: str, web: Web) -> AsyncIterator[Studio]:
             "example.com": [["93.184.216.34"]],
         }
     )
-    limits = Limits(seconds=SECONDS, page_bytes=500 << 20, network=Bounds(bytes_down=10_000_000))
+    limits = Limits(
+        seconds=SECONDS,
+        page_bytes=500 << 20,
+        dialogs=5,
+        navigations=5,
+        network=Bounds(bytes_down=3_000_000),
+    )
     rules = Rules(allowed=frozenset({(web.host, web.port)}))
     async with Studio(program, rules, limits, resolve=resolve) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-async def unharmed(studio: Studio, web: Web, inside: Inside) -> AsyncIterator[None]:
-    """After each: nobody came inside, and the browser is the same and well."""
+async def unharmed(studio: Studio, inside: Inside) -> AsyncIterator[None]:
+    """After each: nobody came inside, and the browser is the same."""
     before = studio.pids
     yield
     assert not inside.reached
-    assert (await studio.shoot(Shot(url=web.page("/fine", "fine"), width=50, height=50))).status == 200
     assert studio.pids == before
+
+
+@pytest.fixture
+async def well(studio: Studio, web: Web, unharmed: None) -> AsyncIterator[None]:
+    """After what is done to the browser itself: it takes the next picture."""
+    yield
+    assert (await studio.shoot(Shot(url=web.page("/fine", "fine"), width=50, height=50))).status == 200
 
 
 async def failure(studio: Studio, url: str, **more: Any) -> Code:
@@ -161,6 +173,7 @@ WAYS = {
 }
 
 
+@pytest.mark.usefixtures("well")
 async def test_no_way_of_a_page_leads_inside(studio: Studio, web: Web, inside: Inside) -> None:  # S1
     place = f"127.0.0.1:{inside.port}"
     web.redirect("/to-inside", inside.url)
@@ -257,6 +270,7 @@ async def test_what_passes_by_a_proxy_in_other_browsers_does_not_lead_inside(
     assert "/worker.js" not in web.asked  # service workers outlive their page, so there are none
 
 
+@pytest.mark.usefixtures("well")
 async def test_pages_that_never_end_are_ended(studio: Studio, web: Web) -> None:  # S1
     web.answer("/endless", lambda handler: forever(handler, begin=b"<!--", piece=b"more " * 13_000))
     web.answer(
@@ -271,6 +285,7 @@ async def test_pages_that_never_end_are_ended(studio: Studio, web: Web) -> None:
     assert await failure(studio, loop) is Code.PAGE_MISBEHAVES
 
 
+@pytest.mark.usefixtures("well")
 async def test_dialogs_without_end_are_ended(studio: Studio, web: Web) -> None:  # S1
     urls = [
         web.page(f"/dialogs/{number}", f"<script>while (true) {call}</script>")
@@ -285,6 +300,7 @@ async def test_a_few_dialogs_are_dismissed_and_the_page_goes_on(studio: Studio, 
     assert picture.status == 200
 
 
+@pytest.mark.usefixtures("well")
 async def test_windows_that_open_windows_are_closed(studio: Studio, web: Web) -> None:  # S1
     body = """<script>function fork() { for (let i = 0; i < 5; i++) window.open('/fork', '_blank') } fork(); setInterval(fork, 50)</script>
     <body onclick=fork()>"""
@@ -327,6 +343,7 @@ async def test_downloads_are_refused(studio: Studio, web: Web) -> None:  # S1
     assert picture.status == 200
 
 
+@pytest.mark.usefixtures("well")
 async def test_an_image_of_a_billion_pixels_is_no_end_of_the_browser(studio: Studio, web: Web) -> None:  # S1
     web.page("/bomb.png", huge_png(30_000, 30_000), kind="image/png")
     url = web.page("/bomb", "<img src=/bomb.png width=100 height=100>")

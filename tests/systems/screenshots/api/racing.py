@@ -21,7 +21,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast import Event
+from holdfast import Event, Holdfast
 from systems.common.postgres import PrivatePostgres
 from tests.services import zygote
 from tests.systems.screenshots.api.racer import make_world
@@ -218,6 +218,7 @@ def main() -> int:
         url = f"sqlite:///{folder}/race.db"
         if given.store == "postgres":
             url = stack.enter_context(PrivatePostgres(Path(folder) / "postgres")).url
+            asyncio.run(Holdfast(url).migrate())  # an SQLite file is migrated when it is opened
         done = asyncio.run(race(Path(folder), url, retries=given.retries, kills=given.kills, seed=given.seed))
     print(
         f"{done.accepted:,} retries accepted of {done.answers.total():,} asked for, {len(done.jobs):,} jobs,"

@@ -23,6 +23,7 @@ import pytest
 from systems.screenshots.browser.chromium import find_program
 from systems.screenshots.browser.tree import family
 from systems.screenshots.run.chromium import see_to_chromium
+from tests.services import zygote
 from tests.systems.screenshots.places import alive, until
 
 ROOT = Path(__file__).parents[4]
@@ -82,9 +83,7 @@ def test_one_command_takes_a_picture_of_a_sample_page_and_ctrl_c_stops_all_of_it
 
 def test_without_chromium_it_says_in_one_line_how_to_get_it(tmp_path: Path) -> None:
     environment = os.environ | {"SCREENSHOTS_CHROMIUM": "no-such-program"}
-    done = subprocess.run(
-        [*COMMAND, "--data", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, env=environment
-    )
+    done = zygote.run([*COMMAND, "--data", str(tmp_path)], cwd=ROOT, env=environment)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("run: no Chromium is found; install it (apt-get install chromium)")
     assert done.stderr.count("\n") == 1
@@ -162,7 +161,7 @@ def test_where_none_can_be_installed_it_says_how(
         machine.give_apt_get()
         monkeypatch.setenv("APT_BRINGS", "")
     command = [*COMMAND, "--data", str(tmp_path / "data")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = zygote.run(command, cwd=ROOT)
     assert (done.returncode, done.stdout) == (1, "")
     said = done.stderr.splitlines()
     assert said.pop().startswith("run: no Chromium is found; install it (apt-get install chromium)")
