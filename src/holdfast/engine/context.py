@@ -146,8 +146,9 @@ class Job:
         The result must be JSON. While the store is away it waits to be recorded, as long as the lease lasts. A step whose
         attempt lost its lease raises `LeaseLost` and records nothing.
         """
-        if inspect.iscoroutine(function):  # `job.step("mail", send(x))`: it would run in every attempt
-            function.close()
+        given: object = function
+        if inspect.iscoroutine(given):  # `job.step("mail", send(x))`: it would run in every attempt
+            given.close()
         a_function(
             f"the step {name!r:.60}", function, "a function and its arguments: job.step(name, function, …)"
         )
