@@ -446,7 +446,7 @@ async def test_an_operation_as_slow_as_never_is_refused_and_a_slow_one_is_done(h
             assert_refused(answer, 400, 422)
         answer = await client.post(f"{API}/operations", json={"doing": "redrive", "where": {"tag": "x"}})
         assert_refused(answer, 422)
-        assert "it takes: ids, task, queue" in answer.json()["detail"]
+        assert "there are: ids, task, queue" in answer.json()["detail"]
 
 
 async def test_a_signed_message_may_name_no_job_that_cannot_be(house: House) -> None:  # E61

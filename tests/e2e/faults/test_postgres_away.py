@@ -136,7 +136,7 @@ async def test_a_worker_started_without_its_database_says_so_in_one_line(
 ) -> None:
     url = postgres.url("nothing_here").replace(f":{postgres.port}/", ":1/")
     site = Site(url, tmp_path)
-    worker = site.worker()
+    worker = site.worker(wait_for_store="0s")
     assert await worker.ended() == 5
     assert worker.log.splitlines() == [
         "holdfast: PostgreSQL at 127.0.0.1:1/nothing_here cannot be reached; is it running?"

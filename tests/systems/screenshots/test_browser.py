@@ -84,6 +84,14 @@ def renderers(pid: int) -> int:
     return sum("--type=renderer" in words_of(one) for one in family(pid))
 
 
+async def is_well(studio: Studio, url: str) -> bool:
+    """Whether it still takes pictures. On a busy machine the first may take longer than this test lets a page take."""
+    for _ in range(5):
+        with suppress(ShotFailed):
+            return (await studio.shoot(Shot(url=url))).status == 200
+    return False
+
+
 async def failure(studio: Studio | Browser, shot: Shot) -> Code:
     with pytest.raises(ShotFailed) as told:
         await studio.shoot(shot)
@@ -278,7 +286,7 @@ async def test_a_hung_page_holds_its_place_no_longer_than_its_limit_and_five_sec
         assert all(3 <= seconds <= 3 + 5 for seconds in took)
         assert isinstance(rule(ShotFailed(Code.NAVIGATION_TIMEOUT)), Retryable)
         assert until(lambda: renderers(pid) <= 2)  # nor does a page that hung go on by itself
-        assert (await studio.shoot(Shot(url=f"{web.url}/fine"))).status == 200
+        assert await is_well(studio, f"{web.url}/fine")
 
 
 async def test_a_killed_chromium_fails_all_that_sat_in_it_and_is_replaced(

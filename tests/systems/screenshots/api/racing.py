@@ -80,6 +80,7 @@ class Workers:
             with suppress(subprocess.TimeoutExpired):
                 one.wait(10)
             one.kill()
+            one.wait()
 
 
 async def race(folder: Path, database_url: str, *, retries: int, kills: int, seed: int = 1) -> Race:
