@@ -62,6 +62,8 @@ AT_THE_BROKER = (
     "tests/torture/test_torture.py::test_a_short_torture_with_brokers",
     "tests/systems/grading/test_celery_plugin.py",
 )
+#: Chromium takes both cores by itself, with a priority of its own: two at a time leave nothing to the others.
+AT_THE_BROWSER = ("tests/systems/screenshots/", "tests/systems/converter/test_page.py")
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]
 _numbers = itertools.count(1)
 T = TypeVar("T")
@@ -71,6 +73,8 @@ def group_of(test_id: str) -> str:
     """What runs in one process: tests of the same group."""
     if test_id.startswith(AT_THE_BROKER):
         return "broker"
+    if test_id.startswith(AT_THE_BROWSER):
+        return "browser"
     return test_id.partition("::")[0] if test_id.startswith(TOGETHER) else test_id
 
 
@@ -133,12 +137,17 @@ def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
     for item in items:
         groups.setdefault(group_of(item.nodeid), []).append(item)
     single = [item for (item, *others) in groups.values() if not others]
-    several = [group for group in groups.values() if len(group) > 1]
+    several = sorted((group for group in groups.values() if len(group) > 1), key=_is_short)
     stride = max(1, int(len(single) * 0.7 / max(1, len(several))))
     mixed: list[pytest.Item] = []
     for place, group in enumerate(several):
         mixed += [*group, *single[place * stride : (place + 1) * stride]]
     return mixed + single[len(several) * stride :]
+
+
+def _is_short(group: list[pytest.Item]) -> bool:
+    """Those that take minutes come first."""
+    return group_of(group[0].nodeid) not in ("browser", "broker")
 
 
 def pytest_unconfigure() -> None:

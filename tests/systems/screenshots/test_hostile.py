@@ -92,6 +92,7 @@ async def studio(program: str, web: Web) -> AsyncIterator[Studio]:
     limits = Limits(
         seconds=SECONDS,
         page_bytes=500 << 20,
+        dialogs=5,
         jobs=10_000,  # one browser for all: that it is the same to the end is a part of the test
         network=Bounds(bytes_down=10_000_000),
     )
