@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import pytest
 
 from holdfast import StoreUnavailable
+from holdfast.domain.job import JobSpec, Lane, NewJob
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres.lines import Lines
-from holdfast.wiring import SystemClock, SystemThreads
+from holdfast.wiring import SystemClock, SystemIds, SystemThreads
 from tests.integration.world import Database, new_app, work
 from tests.services.proxy import Proxy
 
@@ -139,3 +142,36 @@ async def test_whoever_waits_on_while_the_store_is_closed_does_not_make_it_liste
         store._bell._listen_after = 0.0  # not only because it has just tried
         await store.wait_for_work([], 0.2)
         await until(postgres_url, "", 0)
+
+
+async def test_a_worker_without_work_asks_one_question_at_a_time(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E46
+    asked: list[str] = []
+    fetch: Any = asyncpg.Connection.fetch
+
+    async def note(connection: Any, query: str, *args: Any) -> Any:
+        asked.append(query)
+        return await fetch(connection, query, *args)
+
+    monkeypatch.setattr(asyncpg.Connection, "fetch", note)
+    clock = SystemClock()
+    idle, other = (PostgresStore(postgres_url, clock, SystemThreads()) for _ in range(2))
+    lanes = [Lane("default", "email"), Lane("default", "email", fair=True)]
+    await idle.open()
+    try:
+        session = await idle.open_session("w1", timedelta(minutes=1))
+        assert await idle.claim(session, lanes, 10) == []
+        asked.clear()
+        assert await idle.claim(session, lanes, 10) == []
+        assert len(asked) == 1
+        await other.open()
+        await other.enqueue(
+            [NewJob(SystemIds().job_id(), "{}", JobSpec(lane=lanes[1], owner="ada", max_attempts=1))]
+        )
+        assert (
+            len(await idle.claim(session, lanes, 10)) == 1
+        )  # though nobody has told, and its lane was made meanwhile
+    finally:
+        await idle.close()
+        await other.close()

@@ -98,6 +98,9 @@ async def test_lanes_without_work_are_left_alone_while_others_have_plenty() -> N
         found = [await admitting.claim(session, 1) for _ in range(2)]
         assert {one.claimed.lane.task for one in found[0] + found[1]} == {"plain", "guarded"}
         await admitting.claim(session, 10)
+        clock.advance("1s")
+        before = store.in_vain
         assert await admitting.claim(session, 1) == []
+        assert store.in_vain == before + 2  # each of the two was asked once
         await guarded.enqueue()
         assert len(await admitting.claim(session, 1)) == 1  # nobody else has anything: it is asked

@@ -105,10 +105,9 @@ class Admitting:
         groups = self._groups
         self._turn = (self._turn + 1) % max(1, len(groups))
         turned, now = groups[self._turn :] + groups[: self._turn], self._engine.clock.monotonic()
+        resting = [one for one in turned if one.rests_until > now]  # before those asked now rest, too
         found = await self._claim_from([one for one in turned if one.rests_until <= now], session, wanted)
-        if not found:
-            found = await self._claim_from([one for one in turned if one.rests_until > now], session, wanted)
-        return found
+        return found or await self._claim_from(resting, session, wanted)
 
     async def _claim_from(self, groups: list[Group], session: Session, wanted: int) -> list[Admitted]:
         admitted: list[Admitted] = []

@@ -28,7 +28,7 @@ class Bell:
     def __init__(self, lines: Lines, clock: Clock, channel: str = CHANNEL) -> None:
         self._lines, self._clock, self._channel = lines, clock, channel
         self._events: dict[Hashable, asyncio.Event] = {}
-        self._rung = False  #: ever: who waits for the first time may have been meant
+        self.rings = 0  #: heard here, so far
         self._sending: asyncio.Task[None] | None = None
         self._wanted = False
         self._listener: asyncpg.Connection[Any] | None = None
@@ -39,7 +39,7 @@ class Bell:
 
     def ring_here(self) -> None:
         """Wake who waits in this process."""
-        self._rung = True
+        self.rings += 1
         for event in self._events.values():
             event.set()
 
@@ -71,7 +71,7 @@ class Bell:
         event = self._events.get(who)
         if event is None:
             event = self._events[who] = asyncio.Event()
-            if self._rung:
+            if self.rings:  # it may have been meant
                 event.set()
         if listen:
             self._keep_listening()

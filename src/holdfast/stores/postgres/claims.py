@@ -107,15 +107,21 @@ class Claims:
         self._cursors.restart()
         return await self._take(connection, wanted, numbers)
 
+    async def has_somebody(self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane]) -> bool:
+        """Whether anybody stands in these lanes, placed or not: one statement, unless there is a lane that is new."""
+        began = self._clock.monotonic()
+        lines = await connection.fetch(SQL["lines"])
+        self._cursors.know(lines)
+        occupied = {lane for lane, _ in lines}
+        await self._lanes.by_number(connection, occupied)
+        now = self._clock.monotonic()
+        self._look_at = now + max(_AT_LEAST, _PATIENCE * (now - began))
+        return not occupied.isdisjoint(self._lanes.known(lanes))
+
     async def _look(self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane]) -> None:
         """Every so often: learn which lines have somebody, because a lane or a priority may be new."""
-        began = self._clock.monotonic()
-        if began >= self._look_at:
-            if len(self._lanes.known(lanes)) < len(lanes):
-                await self._lanes.remember(connection)
-            self._cursors.know(await connection.fetch(SQL["lines"]))
-            now = self._clock.monotonic()
-            self._look_at = now + max(_AT_LEAST, _PATIENCE * (now - began))
+        if self._clock.monotonic() >= self._look_at:
+            await self.has_somebody(connection, lanes)
 
 
 def claimed(row: asyncpg.Record, lane_of: Mapping[int, Lane]) -> Claimed:

@@ -65,6 +65,7 @@ class PostgresStore(Hints):
         super().__init__(Lines(url), clock)
         self.url, self._threads = url, threads
         self._claims = Claims(self._lanes, clock)
+        self._rings_when_empty: int | None = None
         self._lending = Lending(self._lines)
 
     # -- life of the store ------------------------------------------------------------------------------------------
@@ -219,10 +220,15 @@ class PostgresStore(Hints):
         if self._bell.keys_wait:  # a caller's own transaction has enqueued jobs with keys: let in who may go
             self._bell.keys_wait = False
             await connection.fetch(SQL["grant"], None)
+        rings = self._bell.rings
+        # Nobody has told of anything since a claim came back empty: most likely there is nothing, which is quickly seen.
+        if rings == self._rings_when_empty and not await self._claims.has_somebody(connection, wanted.lanes):
+            return []
         await self._stager.before_claim(connection, wanted.lanes)
         claimed = await self._claim_once(connection, wanted)
         if not claimed and await self._stager.after_nothing(connection, wanted.lanes):
             claimed = await self._claim_once(connection, wanted)
+        self._rings_when_empty = None if claimed else rings
         return claimed
 
     async def _claim_once(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:

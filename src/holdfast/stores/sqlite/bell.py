@@ -16,10 +16,10 @@ from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.times import micros
 
-#: How often to look: as quick as this while jobs flow, up to this when nothing happens.
-LOOK_QUICK, LOOK_IDLE = 0.002, 0.040
-#: How long after the last work the look stays quick.
-QUICK_FOR = 2.0
+#: How often to look: as quick as this while jobs flow, down to this when nothing happens.
+LOOK_QUICK, LOOK_IDLE = 0.002, 0.100
+#: How long after the last work the look stays quick. Then it takes its time: this part of how long nothing has happened.
+QUICK_FOR, PART_OF_IDLE = 2.0, 0.02
 #: How long a lane that somebody else has made may stay unknown.
 RENEW_EVERY = 0.5
 #: How long to wait after a claim that found work and could not have it: limits and keys are freed elsewhere too.
@@ -32,13 +32,13 @@ class Bell:
     def __init__(self, connection: sqlite3.Connection, lanes: LaneNumbers, clock: Clock) -> None:
         self._connection, self._lanes, self._clock = connection, lanes, clock
         self._event: asyncio.Event | None = None
-        self._busy_until = self._vain_until = 0.0
+        self._busy_at = self._vain_until = 0.0
         self._asked: Sequence[Lane] | None = None
         self._asked_at, self._sql = 0.0, ""
 
     def stay_quick(self) -> None:
         """Jobs flow."""
-        self._busy_until = self._clock.monotonic() + QUICK_FOR
+        self._busy_at = self._clock.monotonic()
 
     def ring(self) -> None:
         """Wake who waits in this process."""
@@ -87,15 +87,17 @@ class Bell:
             now = self._clock.monotonic()
             if now >= until:
                 return
-            pause = LOOK_QUICK if now < self._busy_until else LOOK_IDLE
             event.clear()
-            timer = loop.call_later(
-                min(pause, until - now), event.set
-            )  # cheaper than a timeout around the wait
+            pause = min(self._pause(now), until - now)
+            timer = loop.call_later(pause, event.set)  # cheaper than a timeout around the wait
             try:
                 await event.wait()
             finally:
                 timer.cancel()
+
+    def _pause(self, now: float) -> float:
+        idle = now - self._busy_at
+        return LOOK_QUICK if idle < QUICK_FOR else min(idle * PART_OF_IDLE, LOOK_IDLE)
 
     def close(self) -> None:
         self._connection.close()
