@@ -206,7 +206,7 @@ class Postgres:
         secret.write_text(self.password)
         self.hand_over(secret)
         command = [*self.prefix, str(self.binaries.folder / "initdb"), "-D", str(self.data), "-U", self.user]
-        command += ["-A", "password", f"--pwfile={secret}", "--locale=C", "-E", "UTF8"]
+        command += ["-A", "md5", f"--pwfile={secret}", "--locale=C", "-E", "UTF8"]
         command += ["--no-sync", "--no-instructions"]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
         if done.returncode:
