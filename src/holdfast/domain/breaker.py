@@ -149,13 +149,18 @@ class Ring:
     """
 
     def __init__(self, policy: BreakerPolicy) -> None:
-        self.policy = policy
-        self._past: _Past = _Calls(policy.window) if isinstance(policy.window, int) else _Span(policy.window)
         self._running: dict[int, float] = {}  #: in the order they began
         self._number = 0
+        self.is_calm = False  #: full of nothing but successes: one more of them changes nothing
+        self.adopt(policy)
+
+    def adopt(self, policy: BreakerPolicy) -> None:
+        """Look back by another policy from now on. What was seen by the old one is forgotten, what still runs too."""
+        self.policy = policy
+        self._past: _Past = _Calls(policy.window) if isinstance(policy.window, int) else _Span(policy.window)
         late = policy.slow_after
         self._late = None if late is None else late.total_seconds()
-        self.is_calm = False  #: full of nothing but successes: one more of them changes nothing
+        self.clear()
 
     def started(self, now: float) -> int:
         if self._late is None:  # nobody will ask how long it has been running: the era is all that matters

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from holdfast.domain.breaker import Breaker, BreakerState, end_trial, judge, renew_trial, take_trial
+from holdfast.domain.breaker import Breaker, BreakerState, end_trial, forced, judge, renew_trial, take_trial
 from holdfast.domain.guard import Call, Guard
 from holdfast.domain.job import Claimed, JobId, Lane, Session
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
@@ -295,6 +295,8 @@ class Dependencies:
     async def tend(self, session: Session) -> None:
         """Tell the store what was seen, hear what others saw, and move breakers on whose time has come."""
         now = self._engine.clock.monotonic()
+        for dependency, guard in self._guards.items():
+            guard.adopt(self._engine.admission.dependency(dependency.name), now)
         reports = [
             self._report(dependency, guard, now)
             for dependency, guard in self._guards.items()
@@ -352,6 +354,7 @@ class Dependencies:
     async def _judge(self, guard: Guard, outlook: Outlook) -> None:
         policy = guard.policy.breaker
         if policy is None:
+            await self._let_go(outlook)
             return
         chance = self._engine.rng.random()
         facts = {"votes": outlook.votes, "callers": outlook.callers, "now": outlook.now, "chance": chance}
@@ -361,6 +364,13 @@ class Dependencies:
             moved = judge(outlook.breaker, policy, **facts, healthy=healthy)  # type: ignore[arg-type]
         if moved is not None:
             await self._swap(outlook.dependency, moved, votes=outlook.votes, callers=outlook.callers)
+
+    async def _let_go(self, outlook: Outlook) -> None:
+        """It has no breaker any more, or was opened by hand without ever having one: it ends without trials, in its time."""
+        breaker, now = outlook.breaker, outlook.now
+        is_over = breaker.retry_at is None or now >= breaker.retry_at
+        if breaker.state is not BreakerState.CLOSED and is_over:
+            await self._swap(outlook.dependency, forced(breaker, now=now, open_until=None))
 
     async def _probe(self, name: str) -> bool | None:
         """What the health check says, where there is one; one that fails or hangs says no."""
