@@ -190,6 +190,13 @@ class Guard:
             self.own = end_trial(self.own, call.own_trial, outcome) or self.own
         self._judge(now)
 
+    def take_back(self, call: Call, now: float) -> None:
+        """It is not made after all: as if it had never begun."""
+        self.end(call, Outcome.UNCOUNTED, now)
+        self.calls -= 1
+        if call.paid and self.budget is not None:
+            self.budget.succeeded(call.paid)
+
     # -- about once a second ------------------------------------------------------------------------------------------
     def vote(self, now: float) -> bool:
         """Whether this worker holds the dependency for broken. It goes to the store with the version of `shared`."""

@@ -231,6 +231,10 @@ class Dependencies:
         """The call was ended from outside."""
         call.guard.end(call, Outcome.UNCOUNTED, now)
 
+    def take_back(self, call: Call) -> None:
+        """The call will not be made after all."""
+        call.guard.take_back(call, self._engine.clock.monotonic())
+
     async def leave(self, call: Call, failure: Failure | None) -> Outcome:
         """`ended`, and the trial it may have been, too."""
         outcome = self.ended(call, failure, self._engine.clock.monotonic())
