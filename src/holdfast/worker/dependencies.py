@@ -12,7 +12,16 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from holdfast.domain.breaker import Breaker, BreakerState, end_trial, forced, judge, renew_trial, take_trial
+from holdfast.domain.breaker import (
+    Breaker,
+    BreakerState,
+    end_trial,
+    forced,
+    judge,
+    minds_health,
+    renew_trial,
+    take_trial,
+)
 from holdfast.domain.guard import Call, Guard
 from holdfast.domain.job import Claimed, JobId, Lane, Session
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
@@ -38,6 +47,8 @@ TRIAL_MARGIN = timedelta(seconds=5)
 TRIAL_SPAN = timedelta(minutes=1)
 #: A health check that takes longer is a bad one.
 PROBE_SECONDS = 5.0
+#: And a worker asks no more often than this.
+PROBE_EVERY = 5.0
 #: How often a swap is tried again when somebody else was first.
 SWAPS = 5
 #: A retry is urgent when its job is of a high priority, or ends by its deadline within this time.
@@ -77,6 +88,7 @@ class Dependencies:
         self._trials = 0
         self._lent: dict[str, _Lent] = {}
         self._no_trial_before: dict[Dependency, float] = {}
+        self._probed: dict[Dependency, tuple[float, bool]] = {}  #: when it was asked last, and its answer
 
     async def serve(self, dependencies: Collection[Dependency]) -> None:
         """Watch these from now on. What the other workers know of a new one is where this one begins."""
@@ -360,12 +372,18 @@ class Dependencies:
         if policy is None:
             await self._let_go(outlook)
             return
-        chance = self._engine.rng.random()
-        facts = {"votes": outlook.votes, "callers": outlook.callers, "now": outlook.now, "chance": chance}
-        moved = judge(outlook.breaker, policy, **facts)  # type: ignore[arg-type]
-        if moved is not None and moved.state is BreakerState.HALF_OPEN:
-            healthy = await self._probe(outlook.dependency.name)
-            moved = judge(outlook.breaker, policy, **facts, healthy=healthy)  # type: ignore[arg-type]
+        healthy = None
+        if minds_health(outlook.breaker, policy, outlook.now):
+            healthy = await self._probe(outlook.dependency)
+        moved = judge(
+            outlook.breaker,
+            policy,
+            votes=outlook.votes,
+            callers=outlook.callers,
+            now=outlook.now,
+            chance=self._engine.rng.random(),
+            healthy=healthy,
+        )
         if moved is not None:
             await self._swap(outlook.dependency, moved, votes=outlook.votes, callers=outlook.callers)
 
@@ -376,17 +394,24 @@ class Dependencies:
         if breaker.state is not BreakerState.CLOSED and is_over:
             await self._swap(outlook.dependency, forced(breaker, now=now, open_until=None))
 
-    async def _probe(self, name: str) -> bool | None:
-        """What the health check says, where there is one; one that fails or hangs says no."""
-        probe = self._engine.admission.probes.get(name)
+    async def _probe(self, dependency: Dependency) -> bool | None:
+        """What the health check says, where there is one; one that fails or hangs says no. It is not asked at every beat: until
+        it is asked again its answer holds."""
+        probe = self._engine.admission.probes.get(dependency.name)
         if probe is None:
             return None
+        now = self._engine.clock.monotonic()
+        asked_at, answer = self._probed.get(dependency, (-PROBE_EVERY, False))
+        if now < asked_at + PROBE_EVERY:
+            return answer
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                return bool(await probe())
+                answer = bool(await probe())
         except Exception as error:
-            log.info("probe.failed", dependency=name, reason=f"{type(error).__name__}: {error}")
-            return False
+            answer = False
+            log.info("probe.failed", dependency=dependency.label, reason=f"{type(error).__name__}: {error}")
+        self._probed[dependency] = now, answer
+        return answer
 
     async def _swap(self, dependency: Dependency, breaker: Breaker, **facts: int) -> bool:
         """Compare-and-set; what was set is heard at once."""
