@@ -13,7 +13,7 @@ from holdfast.domain.guard import Call
 from holdfast.domain.job import Claimed, JobId, Lane, Lease
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.limiter import LimiterPolicy
-from holdfast.errors import DependencyHeld
+from holdfast.errors import DependencyHeld, StoreUnavailable
 from holdfast.testing import ManualClock
 from holdfast.worker.dependencies import HURRY, Dependencies
 from tests.integration.world import until, working
@@ -142,6 +142,47 @@ async def test_an_attempt_whose_call_was_held_tells_nothing_of_the_service(world
     with pytest.raises(DependencyHeld):
         await world.worker.enter_call(GATEWAY, given)
     assert (given.heir is None, world.in_flight) == (False, 0)
+
+
+async def test_without_the_store_a_call_is_held_and_not_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E20 E22
+    await world.half_open()
+    given = world.given(trial="somebody's")
+    first = await world.worker.enter_call(GATEWAY, given)
+    lose(world, monkeypatch)
+    with pytest.raises(DependencyHeld):
+        await world.worker.enter_call(GATEWAY, given)  # it would need a trial of its own
+    assert world.in_flight == 1
+    await world.worker.leave_call(first, None, "convert")
+
+
+async def test_without_the_store_a_worker_decides_by_what_it_sees(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E20 E22
+    lose(world, monkeypatch)
+    for _ in range(10):
+        call = await world.worker.enter_call(GATEWAY, None)
+        await world.worker.leave_call(call, ConnectionRefusedError("nobody listens"), "convert")
+    with pytest.raises(StoreUnavailable):
+        await world.worker.tend(world.session)
+    assert world.worker.room(GATEWAY) == 0
+    with pytest.raises(DependencyHeld):
+        await world.worker.enter_call(GATEWAY, None)
+    world.clock.advance("30s")
+    assert world.worker.room(GATEWAY) == 1
+    await world.worker.leave_call(await world.worker.enter_call(GATEWAY, None), None, "convert")
+    assert world.worker.room(GATEWAY) > 1
+
+
+def lose(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is away."""
+
+    async def nothing(*asked: object, **more: object) -> None:
+        raise StoreUnavailable("nobody answers")
+
+    for verb in ("outlooks", "report", "swap_breaker"):
+        monkeypatch.setattr(world.engine.store, verb, nothing)
 
 
 @pytest.mark.parametrize("marks", [True, False])

@@ -287,7 +287,7 @@ class Dependencies:
             given is not None and given.guard is guard and given.heir is None and given.trial is not None
         )
         if guard.shared.state is BreakerState.HALF_OPEN and not is_trial:
-            trial = await self.take_trial(dependency)
+            trial = await self._try_trial(dependency)
         now = self._engine.clock.monotonic()
         if given is None or given.guard is not guard or given.heir is not None:
             call = None
@@ -299,6 +299,14 @@ class Dependencies:
                 self.told_nothing(call, now)
             raise DependencyHeld(dependency.label, self.closed_for(dependency))
         return call or guard.begin(now, trial=trial)
+
+    async def _try_trial(self, dependency: Dependency) -> str | None:
+        """A slot, unless the store cannot be asked for it: the call is held then, and no attempt is burnt."""
+        try:
+            return await self.take_trial(dependency)
+        except StoreError as error:
+            log.info("trial.waits", dependency=dependency.label, reason=str(error))
+            return None
 
     async def leave_call(self, call: Call, error: BaseException | None, task: str) -> None:
         if isinstance(error, asyncio.CancelledError):
