@@ -27,7 +27,6 @@ from holdfast.domain.job import Claimed, JobId, Lane, Session
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
 from holdfast.domain.moves import Kind
 from holdfast.domain.outcome import Outcome, outcome_of
-from holdfast.domain.policy import LONGEST_RETRY_AFTER
 from holdfast.domain.verdict import Bury, Failure, Release, RetryAfter, Verdict
 from holdfast.domain.waits import Reason
 from holdfast.engine.engine import Engine
@@ -270,7 +269,7 @@ class Dependencies:
             if dependency is None
             else Scope(ScopeKind.DEPENDENCY, dependency.label)
         )
-        span = min(failure.retry_after, LONGEST_RETRY_AFTER)
+        span = min(failure.retry_after, self._engine.tasks[lane.task].policy.retry.max_retry_after)
         reason = f"it answered {failure.gateway_status} and asked for {span.total_seconds():.0f} s"
         try:
             await self._engine.store.hold(
