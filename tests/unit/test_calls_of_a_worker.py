@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,9 @@ from holdfast.domain.lanes import Dependency
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.errors import DependencyHeld, StoreUnavailable
 from holdfast.testing import ManualClock
+from holdfast.wiring import SystemThreads
 from holdfast.worker.dependencies import HURRY, Dependencies
+from holdfast.worker.worker import Worker
 from tests.integration.world import until, working
 
 GATEWAY = Dependency("gateway")
@@ -98,6 +103,41 @@ async def test_first_tries_begin_together_and_end_one_by_one(world: World) -> No
         assert isinstance(call, Call)
         await world.worker.leave(call, None)
     assert (world.in_flight, world.worker.room(GATEWAY)) == (0, 4)
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------------
+async def test_a_worker_sends_a_statement_a_second_about_its_dependencies(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E20
+    """However many it calls, and however often."""
+    sent = 0
+
+    class Counting:
+        """The store, as its callers see it: what it does within a verb is not counted."""
+
+        def __getattr__(self, verb: str) -> Any:
+            nonlocal sent
+            sent += verb in ("outlooks", "report", "swap_breaker")
+            return getattr(store, verb)
+
+    store = world.engine.store
+    worker = Worker(world.engine, SystemThreads(), ThreadPoolExecutor(1))
+    monkeypatch.setattr(worker._tenure, "session", world.session)
+    services = [GATEWAY, Dependency("mail"), Dependency("bank", "eu")]
+    await worker._dependencies.serve(services)
+    monkeypatch.setattr(world.engine, "store", Counting())
+    tending = asyncio.create_task(worker._tend())
+    for _ in range(600):
+        await asyncio.sleep(0)
+        world.clock.advance("100ms")
+        await asyncio.sleep(0)
+        for service in services:
+            for call in worker._dependencies.enter(service, [job(attempt=1)]):
+                assert isinstance(call, Call)
+                worker._dependencies.ended(call, None, world.clock.monotonic())
+    tending.cancel()
+    await asyncio.gather(tending, return_exceptions=True)
+    assert 50 <= sent <= 65  # in a minute; each beat is a fifth longer or shorter, by chance
 
 
 # -- calls that a handler marks itself ----------------------------------------------------------------------------------
