@@ -69,7 +69,7 @@ def test_the_plot_is_written(capsys: Capture, tmp_path: Path) -> None:  # E75
         (["--scenario", "outtage"], "no scenario 'outtage'; did you mean outage?"),
         (
             ["--policy", "hope"],
-            "no policy 'hope'; there are: backoff, breaker, budget, everything, limiter",
+            "no policy 'hope'; there are: backoff, breaker, budget, bulkhead, everything, failures, limiter",
         ),
         (["--plot", "game.png"], "--plot game.png is not an SVG file; name it game.svg"),
         (["--plot", "nowhere/game.svg"], "there is no folder nowhere; make it or name another file"),

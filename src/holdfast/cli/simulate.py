@@ -37,7 +37,9 @@ def play(
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option("--policy", help="What is done about it; may be repeated. Default: all."),
+        typer.Option(
+            "--policy", help='What is done about it; may be repeated; "all" for all. Default: five of them.'
+        ),
     ] = None,
     file: Annotated[
         Path | None,
@@ -57,7 +59,7 @@ def play(
 
     Nothing is called, stored or waited for: minutes pass in a second.
     """  # fmt: skip
-    from holdfast.simulate.policies import PLAYS, plays_of
+    from holdfast.simulate.policies import PLAYS, USUAL, plays_of
     from holdfast.simulate.scenarios import SCENARIOS
     from holdfast.simulate.world import simulate as run
 
@@ -65,7 +67,7 @@ def play(
     if file is None and (task or dependency):
         raise UsageError("--task and --dependency choose from a file of policies; name it by --file")
     own = [] if file is None else plays_of(file, task, dependency)
-    plays = [*own, *_chosen("policy", policy, PLAYS, PLAYS if not own else ("backoff", "everything"))]
+    plays = [*own, *_chosen("policy", policy, PLAYS, USUAL if not own else ("backoff", "everything"))]
     if plot is not None:
         _check(plot)
     games: list[Figures] = []
