@@ -147,8 +147,12 @@ So there is none unless you set it: set one where a trial is dear, or give the d
 holdfast simulate                                       # these two, the policies of the picture, about 20 seconds
 holdfast simulate --scenario all --policy everything
 holdfast simulate --scenario flapping --seed 7 --plot flapping.svg --json
+holdfast simulate --recorded --app shop:app             # the last outages of your own services
 {COMMAND:55} # this page
 ```
+
+An outage on record lasts from the moment a breaker opened by itself until it closed, so up to a cooldown longer than the service was
+down; one of more than an hour is cut. How the service failed is not on record: it is played as one that hangs.
 
 The decisions are made by the code that makes them in production: `holdfast.domain.breaker`, `limiter`, `budget`, `guard`, `outcome`,
 `policy` and `backoff`. Four workers share breaker and votes as through a database, once a second each. The same seed plays the same
