@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.domain.policy import Retry
     from holdfast.domain.schedule import Cron, Every
     from holdfast.domain.windows import Window, Windows
-    from holdfast.engine.context import THIS_JOB, Job, current_job
+    from holdfast.engine.context import THIS_JOB, DependencyCall, Job, current_job
     from holdfast.engine.ports import Moved, Page, Retention, Transaction
     from holdfast.engine.tasks import Handle, Task
     from holdfast.errors import (
@@ -64,6 +64,7 @@ __all__ = [
     "Conflict",
     "Cron",
     "DeadLetter",
+    "DependencyCall",
     "Done",
     "Errand",
     "Event",
@@ -152,6 +153,7 @@ _HOMES = {
     "Every": "holdfast.domain.schedule",
     "Window": "holdfast.domain.windows",
     "Windows": "holdfast.domain.windows",
+    "DependencyCall": "holdfast.engine.context",
     "Job": "holdfast.engine.context",
     "THIS_JOB": "holdfast.engine.context",
     "current_job": "holdfast.engine.context",

@@ -42,6 +42,7 @@ from holdfast.wiring import (
     SystemIds,
     SystemRng,
     SystemThreads,
+    caution_about,
     database_url,
     make_artefacts,
     make_books,
@@ -301,6 +302,8 @@ class Holdfast(Declaring, Relaying, Verbs):
                 "queues.strange", queues=strange, hint="no task is in them; jobs get there by queue= alone"
             )
         engine = await self.engine()
+        if (why := caution_about(self.url)) is not None:
+            log.warning("store.old", reason=why)
         for task in install_webhooks(self):
             self._reloader.adopt(task)
         async with AsyncExitStack() as stack:

@@ -192,6 +192,16 @@ async def test_due_jobs_are_claimed_by_priority_then_in_order(world: World) -> N
     assert [c.lease.job_id for c in claimed] == [high, *normal, *low]
 
 
+@pytest.mark.parametrize("lane", [LANE, LANE._replace(fair=True)])
+async def test_a_job_that_is_given_back_stands_behind_the_others(world: World, lane: Lane) -> None:  # E22
+    drafted, *others = [await world.enqueue(lane=lane, owner="ann") for _ in range(3)]
+    [trial] = await world.claim(lane=lane)
+    assert trial.lease.job_id == drafted
+    await world.advance("1s")
+    await world.settle(trial, release())
+    assert [one.lease.job_id for one in await world.claim(limit=3, lane=lane)] == [*others, drafted]
+
+
 async def test_a_future_job_waits_for_its_time(world: World) -> None:  # E1 E39
     job_id = await world.enqueue(delay=MINUTE)
     assert await world.claim() == []

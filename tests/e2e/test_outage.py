@@ -15,5 +15,5 @@ async def test_an_outage_wastes_few_calls_and_ends_by_itself(postgres_url: str) 
     )
     assert found.complete == 600
     assert found.calls_per_job_after_the_trip <= 1.2
-    assert found.resumed_after_seconds <= 3 * 2 * 1.2 + 5  # a second cooldown may have begun just before
+    assert found.resumed_after_seconds <= 3 + 5  # the cooldown that may have begun just before, and a little
     assert found.reopened == 0

@@ -78,7 +78,7 @@ class Endpoint:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[1:-2]
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head)}
-            message = Message(headers, await reader.readexactly(int(headers["content-length"])))
+            message = Message(headers, await reader.readexactly(int(headers.get("content-length", 0))))
             answer = self.answer(message)
             self.messages.append(message)
             self._came.set()

@@ -179,9 +179,9 @@ async def test_retry_after_holds_the_lane_and_not_one_job_only(app: Holdfast) ->
 
         def __init__(self) -> None:
             super().__init__("429 Too Many Requests")
-            self.response = type("Response", (), {"status_code": 429, "headers": {"Retry-After": "2"}})()
+            self.response = type("Response", (), {"status_code": 429, "headers": {"Retry-After": "1000"}})()
 
-    @app.task(depends_on="gateway", retry=PATIENT)
+    @app.task(depends_on="gateway", retry=Retry(3, max_retry_after="2s"))
     async def convert(number: int) -> str:
         nonlocal calls
         calls += 1

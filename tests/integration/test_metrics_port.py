@@ -1,4 +1,4 @@
-"""A worker's own door: three questions are answered, anything else is turned away, and nobody can hold it open."""
+"""A worker's own door: four questions are answered, anything else is turned away, and nobody can hold it open."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast import Holdfast, StoreUnavailable, UsageError
+from holdfast.duties.duties import Duties
 from holdfast.metrics import port as port_module
 from holdfast.metrics.port import LONGEST_HEAD, Port
 
@@ -39,6 +40,36 @@ async def test_a_scrape_a_pulse_and_readiness_are_answered(watched: tuple[Holdfa
     assert "jobs_delayed 0.0" in text
     assert await ask(port, get("/livez")) == (200, "alive\n")
     assert await ask(port, get("/readyz?verbose")) == (200, "ready\n")
+
+
+async def test_each_duty_has_a_line(watched: tuple[Holdfast, int]) -> None:  # E65
+    app, port = watched
+    assert await ask(port, get("/duties")) == (200, "no duties are done here\n")
+    outcomes, tired = [None, StoreUnavailable("cannot reach postgresql://me:hunter2@db")], asyncio.Event()
+
+    async def sweep() -> None:
+        if not outcomes:
+            tired.set()
+            await asyncio.Event().wait()
+        if (error := outcomes.pop(0)) is not None:
+            raise error
+
+    duties = Duties(await app.engine())
+    duties.add("sweep", 0.01, sweep)
+    await app.pause("stuck", kind="duty")
+    running = asyncio.create_task(duties.run())
+    async with asyncio.timeout(10):
+        await tired.wait()
+    status, text = await ask(port, get("/duties"))
+    assert status == 200
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    *_, stuck, sweeping = text.splitlines()
+    assert stuck.startswith("stuck: every ")
+    assert stuck.endswith("done 0 times, failed 0 times; paused")
+    why = "cannot reach postgresql://me:***@db"
+    assert sweeping == f"sweep: every 0.01 s, done 1 times, failed 1 times; the last time: {why}"
+    assert await ask(port, get("/duties")) == (200, "no duties are done here\n")
 
 
 async def test_a_store_that_is_away_makes_it_not_ready_and_not_dead(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -13,9 +16,11 @@ from holdfast.domain.guard import Call
 from holdfast.domain.job import Claimed, JobId, Lane, Lease
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.limiter import LimiterPolicy
-from holdfast.errors import DependencyHeld
+from holdfast.errors import DependencyHeld, StoreUnavailable
 from holdfast.testing import ManualClock
+from holdfast.wiring import SystemThreads
 from holdfast.worker.dependencies import HURRY, Dependencies
+from holdfast.worker.worker import Worker
 from tests.integration.world import until, working
 
 GATEWAY = Dependency("gateway")
@@ -100,6 +105,41 @@ async def test_first_tries_begin_together_and_end_one_by_one(world: World) -> No
     assert (world.in_flight, world.worker.room(GATEWAY)) == (0, 4)
 
 
+# -- what it costs ----------------------------------------------------------------------------------------------------
+async def test_a_worker_sends_a_statement_a_second_about_its_dependencies(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E20
+    """However many it calls, and however often."""
+    sent = 0
+
+    class Counting:
+        """The store, as its callers see it: what it does within a verb is not counted."""
+
+        def __getattr__(self, verb: str) -> Any:
+            nonlocal sent
+            sent += verb in ("outlooks", "report", "swap_breaker")
+            return getattr(store, verb)
+
+    store = world.engine.store
+    worker = Worker(world.engine, SystemThreads(), ThreadPoolExecutor(1))
+    monkeypatch.setattr(worker._tenure, "session", world.session)
+    services = [GATEWAY, Dependency("mail"), Dependency("bank", "eu")]
+    await worker._dependencies.serve(services)
+    monkeypatch.setattr(world.engine, "store", Counting())
+    tending = asyncio.create_task(worker._tend())
+    for _ in range(600):
+        await asyncio.sleep(0)
+        world.clock.advance("100ms")
+        await asyncio.sleep(0)
+        for service in services:
+            for call in worker._dependencies.enter(service, [job(attempt=1)]):
+                assert isinstance(call, Call)
+                worker._dependencies.ended(call, None, world.clock.monotonic())
+    tending.cancel()
+    await asyncio.gather(tending, return_exceptions=True)
+    assert 50 <= sent <= 65  # in a minute; each beat is a fifth longer or shorter, by chance
+
+
 # -- calls that a handler marks itself ----------------------------------------------------------------------------------
 async def test_a_call_that_is_marked_is_under_way_once(world: World) -> None:  # E23
     given = world.given()
@@ -142,6 +182,47 @@ async def test_an_attempt_whose_call_was_held_tells_nothing_of_the_service(world
     with pytest.raises(DependencyHeld):
         await world.worker.enter_call(GATEWAY, given)
     assert (given.heir is None, world.in_flight) == (False, 0)
+
+
+async def test_without_the_store_a_call_is_held_and_not_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E20 E22
+    await world.half_open()
+    given = world.given(trial="somebody's")
+    first = await world.worker.enter_call(GATEWAY, given)
+    lose(world, monkeypatch)
+    with pytest.raises(DependencyHeld):
+        await world.worker.enter_call(GATEWAY, given)  # it would need a trial of its own
+    assert world.in_flight == 1
+    await world.worker.leave_call(first, None, "convert")
+
+
+async def test_without_the_store_a_worker_decides_by_what_it_sees(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E20 E22
+    lose(world, monkeypatch)
+    for _ in range(10):
+        call = await world.worker.enter_call(GATEWAY, None)
+        await world.worker.leave_call(call, ConnectionRefusedError("nobody listens"), "convert")
+    with pytest.raises(StoreUnavailable):
+        await world.worker.tend(world.session)
+    assert world.worker.room(GATEWAY) == 0
+    with pytest.raises(DependencyHeld):
+        await world.worker.enter_call(GATEWAY, None)
+    world.clock.advance("30s")
+    assert world.worker.room(GATEWAY) == 1
+    await world.worker.leave_call(await world.worker.enter_call(GATEWAY, None), None, "convert")
+    assert world.worker.room(GATEWAY) > 1
+
+
+def lose(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is away."""
+
+    async def nothing(*asked: object, **more: object) -> None:
+        raise StoreUnavailable("nobody answers")
+
+    for verb in ("outlooks", "report", "swap_breaker"):
+        monkeypatch.setattr(world.engine.store, verb, nothing)
 
 
 @pytest.mark.parametrize("marks", [True, False])

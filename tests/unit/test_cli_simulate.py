@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.cli import main
-from holdfast.simulate import scenarios
+from holdfast.domain.breaker import Breaker, BreakerState
+from holdfast.domain.lanes import Dependency
+from holdfast.domain.moves import Kind
+from holdfast.simulate import recorded, scenarios
 
 Capture = pytest.CaptureFixture[str]
 
@@ -69,7 +74,7 @@ def test_the_plot_is_written(capsys: Capture, tmp_path: Path) -> None:  # E75
         (["--scenario", "outtage"], "no scenario 'outtage'; did you mean outage?"),
         (
             ["--policy", "hope"],
-            "no policy 'hope'; there are: backoff, breaker, budget, everything, limiter",
+            "no policy 'hope'; there are: backoff, breaker, budget, bulkhead, everything, failures, limiter",
         ),
         (["--plot", "game.png"], "--plot game.png is not an SVG file; name it game.svg"),
         (["--plot", "nowhere/game.svg"], "there is no folder nowhere; make it or name another file"),
@@ -109,6 +114,32 @@ def test_the_policies_of_a_file_are_played_beside_the_known_ones(
     assert games["mail"]["opened"] == 0
 
 
+def test_outages_on_record_are_played(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:  # E75
+    monkeypatch.setattr(recorded, "OUTAGE", scenarios.SCENARIOS["outage"])
+    monkeypatch.setattr(recorded, "AFTERWARDS", 20.0)
+    app = Holdfast("sqlite:///jobs.db")
+
+    async def fail_and_recover() -> None:
+        async with app:
+            store = (await app.engine()).store
+            for version, state in enumerate((BreakerState.OPEN, BreakerState.CLOSED), 1):
+                kind = Kind.breaker_opened if version == 1 else Kind.breaker_closed
+                breaker = Breaker(state, version)
+                await store.swap_breaker(Dependency("gateway"), breaker, holds=False, kind=kind, meta={})
+
+    command = ["simulate", "--recorded", "--url", "sqlite:///jobs.db", "--policy", "everything"]
+    asyncio.run(app.migrate())
+    assert main(command) == 2
+    assert "no outage is on record" in capsys.readouterr().err
+    asyncio.run(fail_and_recover())
+    assert main([*command, "--plot", "game.svg"]) == 0
+    assert "on record: gateway was down for 0 s" in capsys.readouterr().out
+    assert main([*command, "--scenario", "outage", "--json"]) == 0
+    known, played = (game["scenario"] for game in json.loads(capsys.readouterr().out)["games"])
+    assert known == "outage"
+    assert played.startswith("gateway 20")
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -117,6 +148,7 @@ def test_the_policies_of_a_file_are_played_beside_the_known_ones(
             "holdfast.toml has no task 'convrt'; did you mean convert",
         ),
         (["--file", "holdfast.toml", "--dependency", "s3"], "holdfast.toml has no dependency 's3'"),
+        (["--url", "sqlite:///jobs.db"], "--app and --url name the database of --recorded outages"),
         (["--task", "convert"], "--task and --dependency choose from a file of policies; name it by --file"),
     ],
 )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, Retry
+from holdfast import Every, Holdfast, Retry
 from holdfast.duties.duties import Duties
 from holdfast.engine.engine import Engine
+from holdfast.engine.ports import Retention
 from holdfast.errors import StoreUnavailable
 from holdfast.testing import ManualClock, app_in_memory
 
@@ -116,3 +118,27 @@ async def test_all_duties_of_an_engine_are_told_as_long_as_they_run(watch: Watch
     await asyncio.gather(running[0], return_exceptions=True)
     watch.engine.expect(SECOND)
     assert told == ["first", "second", "first"]
+
+
+@pytest.mark.parametrize("name", ["deadlines", "operations", "retention", "schedules", "stuck", "webhooks"])
+async def test_a_duty_that_is_paused_rests_until_it_is_resumed_and_the_others_go_on(
+    watch: Watch, name: str
+) -> None:  # E27
+    watch.app.schedule(watch.app.tasks["shoot"], Every("1h"))
+    watch.app.retention = Retention(jobs=timedelta(days=1))
+    duties = watch.app._duties(watch.engine)
+    duties.add("other", 1.0, watch.engine.store.now)
+    await watch.app.pause(name, kind="duty", reason="a repair", by="ann")
+
+    async def runs() -> Counter[str]:
+        before = Counter({duty.name: duty.runs for duty in duties.all})
+        for _ in range(3):
+            watch.clock.advance("61s")
+            await duties.turn()
+        return Counter({duty.name: duty.runs for duty in duties.all}) - before
+
+    done = await runs()
+    assert done[name] == 0
+    assert all(done[duty.name] for duty in duties.all if duty.name != name)
+    await watch.app.resume(name, kind="duty")
+    assert (await runs())[name] > 0

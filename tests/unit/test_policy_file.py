@@ -61,6 +61,7 @@ def test_every_key_of_a_task() -> None:  # E10 E16 E26 E34
         backoff = { base = "2s", factor = 3, cap = "1m", jitter = "1s" }
         attempts_by_code = { IO_ERROR = 2, HTTP_5XX = 7 }
         max_elapsed = "2h"
+        max_retry_after = "6h"
         timeout = 90
         deadline = "3h"
         start_within = "10m"
@@ -78,6 +79,7 @@ def test_every_key_of_a_task() -> None:  # E10 E16 E26 E34
             7,
             backoff=policy.retry.backoff,
             max_elapsed="2h",
+            max_retry_after="6h",
             attempts_by_code={"IO_ERROR": 2, "HTTP_5XX": 7},
             windows=policy.retry.windows,
         ),

@@ -16,12 +16,21 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Retry
+from holdfast.domain.breaker import BreakerState
+from holdfast.domain.guard import UNLIMITED, Call
+from holdfast.domain.job import Claimed, JobId, Lane, Lease
+from holdfast.domain.lanes import Dependency
+from holdfast.domain.verdict import Failure
 from holdfast.engine.policies import reloading
 from holdfast.engine.policies.reloading import Reloader
 from holdfast.engine.tasks import Task
 from holdfast.testing import ManualClock, app_in_memory, drain
+from holdfast.worker.dependencies import Dependencies
 
 pytestmark = pytest.mark.anyio
+
+LEASE, LANE, NOW = Lease(JobId("one"), 1), Lane("default", "t", "gateway"), timedelta()
+CLAIMED = Claimed(LEASE, LANE, "{}", 1, 5, 0, 1, None, None, None, None, NOW, None, 1, None)
 
 
 class Heard:
@@ -181,6 +190,52 @@ async def test_a_running_process_keeps_its_prices(file: Path, heard: Heard) -> N
         {"tasks": ["t"], "hint": "a process keeps its prices; restart it"},
     )
     assert declare(file)[2].policy.price == 3
+
+
+async def test_what_is_said_of_a_dependency_changes_in_a_worker_that_runs(
+    file: Path, heard: Heard
+) -> None:  # E10 E20
+    file.write_text("[dependencies.gateway]\nlimiter = { start = 40 }\nbudget = { capacity = 100 }")
+    clock = ManualClock()
+    app = Holdfast("memory://", policies=file, clock=clock)
+    app.task(name="t", depends_on="gateway")(call)
+    gateway, store = Dependency("gateway"), (await app.engine()).store
+    session = await store.open_session("w1", timedelta(hours=1))
+    worker = Dependencies(await app.engine(), lambda: None)
+    await worker.serve([gateway])
+
+    async def say(text: str) -> None:
+        file.write_text(f"[dependencies.gateway]\n{text}")
+        assert app._reloader.reload(app.tasks, asked=True)
+        clock.advance("1s")
+        await worker.tend(session)
+
+    def fail(times: int) -> None:
+        for given in worker.enter(gateway, [CLAIMED] * times):
+            assert isinstance(given, Call)
+            worker.ended(given, Failure.of("NETWORK", "down"), clock.monotonic())
+
+    assert worker.room(gateway) == 40
+    fail(4)
+    await say("limiter = { most = 15 }\nbreaker = { window = 5, min_calls = 5, cooldown = '1h' }")
+    assert worker.room(gateway) == 15
+    fail(1)
+    assert worker.room(gateway) > 0  # what was seen before is not judged by the new words
+    fail(4)
+    assert worker.room(gateway) == 0
+    await worker.tend(session)
+    [outlook] = await app.breakers()
+    assert outlook.breaker.state is BreakerState.OPEN
+
+    await say("breaker = false\nlimiter = false")
+    assert worker.room(gateway) == 0  # it is open until its time has come
+    clock.advance("1h")
+    await worker.tend(session)
+    [outlook] = await app.breakers()
+    assert (outlook.breaker.state, worker.room(gateway)) == (BreakerState.CLOSED, UNLIMITED)
+
+
+async def call() -> None: ...
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ NAMES = [
     "Conflict",
     "Cron",
     "DeadLetter",
+    "DependencyCall",
     "Done",
     "Errand",
     "Event",

@@ -20,8 +20,6 @@ if TYPE_CHECKING:  # help must not wait for the engine to be imported
 
 doctor = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 
-#: Below this, SQLite can lose committed pages when a WAL is reset at a bad moment.
-SAFE_SQLITE = (3, 51, 3)
 STUCK_SHOWN = 100
 LONG_TRANSACTION = 300.0  #: seconds
 
@@ -73,16 +71,11 @@ def examine(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = 
 def store_findings(health: dict[str, Any]) -> list[Finding]:
     schema = f"schema {health['schema']}" if "schema" in health else "the schema is of this version"
     found = [Finding("store", "ok", f"{health.get('store', 'the store')} answers; {schema}")]
-    if health.get("store") == "sqlite" and _version(health) < SAFE_SQLITE:
-        safe = ".".join(map(str, SAFE_SQLITE))
-        found.append(
-            Finding(
-                "sqlite",
-                "warning",
-                f"SQLite {health['version']} is older than {safe}: a WAL reset at a bad moment can lose committed"
-                " data (very rare); use a Python that is built with a newer one",
-            )
-        )
+    if health.get("store") == "sqlite":
+        from holdfast.stores.sqlite.versions import caution
+
+        if (why := caution(str(health.get("version", "0")))) is not None:
+            found.append(Finding("sqlite", "warning", why))
     if health.get("integrity", "ok") != "ok":
         found.append(
             Finding("integrity", "problem", f"the file is damaged: {health['integrity']}; restore a backup")
@@ -107,10 +100,6 @@ def store_findings(health: dict[str, Any]) -> list[Finding]:
             )
         )
     return found
-
-
-def _version(health: dict[str, Any]) -> tuple[int, ...]:
-    return tuple(int(part) for part in str(health.get("version", "0")).split(".") if part.isdigit())
 
 
 def invariant_findings(violations: list[str]) -> list[Finding]:

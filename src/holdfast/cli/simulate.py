@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from holdfast.cli.bars import progress_bar
-from holdfast.cli.options import PLAIN, JsonOption, words
+from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, words
 from holdfast.cli.views import print_json
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
+    from holdfast.app import Holdfast
+    from holdfast.domain.job import Event
     from holdfast.simulate.figures import Figures
+    from holdfast.simulate.scenarios import Scenario
 
 simulate = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 T = TypeVar("T")
 
 #: Those that show the difference; the others take as long again.
 FIRST = ("outage", "brown-out")
+#: Of outages on record; and how many events are read at once to find them.
+MOST_RECORDED, PAGE = 5, 10_000
 HEAD = ["policy", "done", "calls a job", "opened", "put off", "gave up", "drained", "what it is"]
 
 
@@ -37,7 +42,9 @@ def play(
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option("--policy", help="What is done about it; may be repeated. Default: all."),
+        typer.Option(
+            "--policy", help='What is done about it; may be repeated; "all" for all. Default: five of them.'
+        ),
     ] = None,
     file: Annotated[
         Path | None,
@@ -47,6 +54,14 @@ def play(
     dependency: Annotated[
         str | None, typer.Option("--dependency", help="Of the file: the guards of this dependency.")
     ] = None,
+    recorded: Annotated[
+        bool,
+        typer.Option(
+            "--recorded", help="Play the last outages that the breakers of a database have on record."
+        ),
+    ] = False,
+    app: AppOption = None,
+    url: UrlOption = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed plays the same game.")] = 1,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it.", dir_okay=False)
@@ -57,15 +72,21 @@ def play(
 
     Nothing is called, stored or waited for: minutes pass in a second.
     """  # fmt: skip
-    from holdfast.simulate.policies import PLAYS, plays_of
+    from holdfast.simulate.policies import PLAYS, USUAL, plays_of
     from holdfast.simulate.scenarios import SCENARIOS
     from holdfast.simulate.world import simulate as run
 
-    scenarios = _chosen("scenario", scenario, SCENARIOS, FIRST)
+    scenarios = _chosen("scenario", scenario, SCENARIOS, () if recorded else FIRST)
+    if recorded:
+        scenarios += _recorded(app, url)
+    elif app or url:
+        raise UsageError(
+            "--app and --url name the database of --recorded outages; add that, or leave them out"
+        )
     if file is None and (task or dependency):
         raise UsageError("--task and --dependency choose from a file of policies; name it by --file")
     own = [] if file is None else plays_of(file, task, dependency)
-    plays = [*own, *_chosen("policy", policy, PLAYS, PLAYS if not own else ("backoff", "everything"))]
+    plays = [*own, *_chosen("policy", policy, PLAYS, USUAL if not own else ("backoff", "everything"))]
     if plot is not None:
         _check(plot)
     games: list[Figures] = []
@@ -78,11 +99,31 @@ def play(
     if plot is not None:
         from holdfast.simulate.plot import draw
 
-        _write(plot, draw(games, SCENARIOS))
+        _write(plot, draw(games, {one.name: one for one in scenarios}))
     if as_json:
         print_json({"seed": seed, "games": [game.view() for game in games]})
     else:
-        _show(games)
+        _show(games, scenarios)
+
+
+def _recorded(app: str | None, url: str | None) -> list[Scenario]:
+    """The last outages on record, oldest first."""
+    from holdfast.cli.opening import ask
+    from holdfast.simulate.recorded import outages
+
+    found = outages(ask(app, url, _breaker_events))
+    if not found:
+        raise UsageError("no outage is on record: no breaker has opened by itself and closed again")
+    return [outage.scenario() for outage in found[-MOST_RECORDED:]]
+
+
+async def _breaker_events(app: Holdfast) -> list[Event]:
+    found: list[Event] = []
+    after = 0
+    while page := await app.events(after=after, limit=PAGE):
+        found += [event for event in page if event.kind.startswith("breaker_")]
+        after = page[-1].id
+    return found
 
 
 @contextmanager
@@ -124,13 +165,12 @@ def _write(path: Path, text: str) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
 
-def _show(games: list[Figures]) -> None:
+def _show(games: list[Figures], scenarios: list[Scenario]) -> None:
     from holdfast.cli.tables import heading, show_table
-    from holdfast.simulate.scenarios import SCENARIOS
 
-    for name in dict.fromkeys(game.scenario for game in games):
-        heading(f"{name}: {SCENARIOS[name].about}")
-        show_table(HEAD, [_row(game) for game in games if game.scenario == name], empty="")
+    for scenario in scenarios:
+        heading(f"{scenario.name}: {scenario.about}")
+        show_table(HEAD, [_row(game) for game in games if game.scenario == scenario.name], empty="")
 
 
 def _row(game: Figures) -> list[str | None]:

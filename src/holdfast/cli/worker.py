@@ -42,7 +42,7 @@ MetricsPortOption = Annotated[
         "--metrics-port",
         min=0,
         max=65535,
-        help="Answer /metrics, /livez and /readyz on this port; further processes on the ports behind it.",
+        help="Answer /metrics, /livez, /readyz and /duties on this port; further processes on the ports behind it.",
     ),
 ]
 MetricsHostOption = Annotated[

@@ -149,13 +149,18 @@ class Ring:
     """
 
     def __init__(self, policy: BreakerPolicy) -> None:
-        self.policy = policy
-        self._past: _Past = _Calls(policy.window) if isinstance(policy.window, int) else _Span(policy.window)
         self._running: dict[int, float] = {}  #: in the order they began
         self._number = 0
+        self.is_calm = False  #: full of nothing but successes: one more of them changes nothing
+        self.adopt(policy)
+
+    def adopt(self, policy: BreakerPolicy) -> None:
+        """Look back by another policy from now on. What was seen by the old one is forgotten, what still runs too."""
+        self.policy = policy
+        self._past: _Past = _Calls(policy.window) if isinstance(policy.window, int) else _Span(policy.window)
         late = policy.slow_after
         self._late = None if late is None else late.total_seconds()
-        self.is_calm = False  #: full of nothing but successes: one more of them changes nothing
+        self.clear()
 
     def started(self, now: float) -> int:
         if self._late is None:  # nobody will ask how long it has been running: the era is all that matters
@@ -324,8 +329,8 @@ def judge(
     """The next value, or None when nothing changes.
 
     *votes* are of workers that have seen this version of the breaker, *callers* the workers that call the dependency.
-    *not_before* is the Retry-After of one of its answers. *healthy* is what a health check said, where there is one: a
-    good answer lets trials begin after the first cooldown already, a bad one puts them off. It never closes by itself.
+    *not_before* is the Retry-After of one of its answers. *healthy* is what a health check said, where there is one and
+    `minds_health`: a good answer lets trials begin after one cooldown already, a bad one puts them off. It never closes by itself.
     """
     match breaker.state:
         case BreakerState.CLOSED:
@@ -354,9 +359,7 @@ def _wait(
     retry_at = breaker.retry_at or now
     if not_before is not None and (asked := _bounded(not_before, now)) > retry_at:
         return replace(breaker, version=breaker.version + 1, retry_at=asked)
-    if healthy and breaker.since is not None and now >= breaker.since + policy.cooldown:
-        retry_at = min(retry_at, now)
-    if now < retry_at:
+    if now < retry_at and not (healthy and minds_health(breaker, policy, now)):
         return None
     if healthy is False:
         return _open(breaker, policy, breaker.reopens + 1, now, chance, None)
@@ -366,6 +369,22 @@ def _wait(
         version=breaker.version + 1,
         since=now,
         trials=(Trial(),) * policy.trials,
+    )
+
+
+def minds_health(breaker: Breaker, policy: BreakerPolicy, now: datetime) -> bool:
+    """Whether the answer of a health check would change anything now.
+
+    It does when trials are due, and after one cooldown where vain trials have made the wait a longer one. What somebody opened
+    for longer than that, or a service asked for, it does not shorten.
+    """
+    if breaker.state is not BreakerState.OPEN:
+        return False
+    retry_at, since = breaker.retry_at or now, breaker.since or now
+    if now >= retry_at:
+        return True
+    return (
+        bool(breaker.reopens) and since + policy.cooldown <= now and retry_at <= since + policy.max_cooldown
     )
 
 

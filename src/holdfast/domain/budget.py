@@ -84,6 +84,12 @@ class Budget:
         self.capacity = self.policy.capacity / self.workers
         self.tokens = filled * self.capacity
 
+    def adopt(self, policy: BudgetPolicy, now: float) -> None:
+        """Go by another policy: the same part of another bucket."""
+        self.policy = policy
+        self.resize(self.workers)
+        self._floor_at = min(self._floor_at, now + self._floor)
+
     def take(self, cost: int, now: float, *, urgent: bool = False) -> bool:
         """Pay for a retry, if that can be: else it is to be put off by `wait`."""
         kept = 0.0 if urgent else self.policy.reserve * self.capacity

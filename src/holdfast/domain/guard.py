@@ -87,6 +87,27 @@ class Guard:
         self._number = 0
         self._last_call: float | None = None
 
+    def adopt(self, policy: DependencyPolicy, now: float) -> None:
+        """Go by another policy from now on. Calls that are under way end as ever; what they tell is not held against it."""
+        if policy == self.policy:
+            return
+        was, self.policy = self.policy, policy
+        if policy.breaker != was.breaker:
+            self.own = Breaker()
+            self.slow_after = None if policy.breaker is None else policy.breaker.slow_after
+            if self.ring is None or policy.breaker is None:
+                self.ring = None if policy.breaker is None else Ring(policy.breaker)
+            else:
+                self.ring.adopt(policy.breaker)
+        if self.limiter is None or policy.limiter is None:
+            self.limiter = None if policy.limiter is None else Limiter(policy.limiter, now)
+        else:
+            self.limiter.adopt(policy.limiter)
+        if self.budget is None or policy.budget is None:
+            self.budget = None if policy.budget is None else Budget(policy.budget, now, workers=self.workers)
+        else:
+            self.budget.adopt(policy.budget, now)
+
     # -- before a call ------------------------------------------------------------------------------------------------
     def room(self, now: float) -> int:
         """How many calls may begin now. Trials of the shared breaker are not among them: the store lends those."""
@@ -168,6 +189,13 @@ class Guard:
         if call.own_trial is not None:
             self.own = end_trial(self.own, call.own_trial, outcome) or self.own
         self._judge(now)
+
+    def take_back(self, call: Call, now: float) -> None:
+        """It is not made after all: as if it had never begun."""
+        self.end(call, Outcome.UNCOUNTED, now)
+        self.calls -= 1
+        if call.paid and self.budget is not None:
+            self.budget.succeeded(call.paid)
 
     # -- about once a second ------------------------------------------------------------------------------------------
     def vote(self, now: float) -> bool:

@@ -115,6 +115,11 @@ class Limiter:
         """How many more calls may begin now."""
         return max(0, int(self._limit) - self.in_flight)
 
+    def adopt(self, policy: LimiterPolicy) -> None:
+        """Go by another policy. What was found out stays, within its bounds: *start* is for those who know nothing."""
+        self.policy = policy
+        self._limit = self._within(self._limit)
+
     def started(self, now: float, calls: int = 1) -> None:
         self.in_flight += calls
         if self.in_flight > self._peak:

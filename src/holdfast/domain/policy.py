@@ -10,13 +10,18 @@ from holdfast.domain import backoff as curves
 from holdfast.domain.backoff import Backoff, Curve, JitterSpec
 from holdfast.domain.codes import ErrorClass
 from holdfast.domain.duration import Duration, duration, optional
-from holdfast.domain.knobs import a_function, by_name, several, typed
+from holdfast.domain.knobs import a_function, by_name, several, span, typed
 from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
 from holdfast.domain.windows import Windows
 from holdfast.errors import UsageError
 
-#: A service's Retry-After is honoured up to this; a longer one costs one early call (E12).
+#: A service's Retry-After is honoured up to this, unless a policy says otherwise; a longer one costs one early call (E12).
 LONGEST_RETRY_AFTER = timedelta(hours=1)
+
+
+def retry_after_bound(value: Duration) -> timedelta:
+    """How long a service may ask to be left alone."""
+    return span("max_retry_after", value, timedelta(seconds=1), timedelta(days=30))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -27,6 +32,7 @@ class Retry:
     Other curves by *backoff*: `Retry(4, backoff=table(["30s", "2m", "8m"]), jitter="20%")`.
     *only* lists the exception types that are retried at all, *never* those that are not;
     *attempts_by_code* gives single codes fewer attempts than *max_attempts*. *windows* says when retries may start.
+    *max_retry_after* is how long a service may ask to be left alone, by Retry-After; what is longer is cut to it.
     """
 
     max_attempts: int
@@ -36,6 +42,7 @@ class Retry:
     never: tuple[type[BaseException], ...]
     attempts_by_code: Mapping[str, int] = field(default_factory=dict)
     windows: Windows | None = None
+    max_retry_after: timedelta = LONGEST_RETRY_AFTER
 
     def __init__(
         self,
@@ -51,6 +58,7 @@ class Retry:
         never: Sequence[type[BaseException]] = (),
         attempts_by_code: Mapping[str, int] | None = None,
         windows: Windows | None = None,
+        max_retry_after: Duration = LONGEST_RETRY_AFTER,
     ) -> None:
         if type(max_attempts) is not int or not 1 <= max_attempts <= 1000:
             raise UsageError(
@@ -78,6 +86,7 @@ class Retry:
         set_(self, "never", _error_types("never", never))
         set_(self, "attempts_by_code", dict(by_code))
         set_(self, "windows", windows)
+        set_(self, "max_retry_after", retry_after_bound(max_retry_after))
 
     def allows(self, error: BaseException) -> bool:
         """Whether this exception's type is one that the task lets be retried."""
@@ -126,7 +135,7 @@ def judge_failure(
         # A task's own `Retryable(after=…)` carries no status and is not cut: its author knows why (E12).
         asked = failure.retry_after
         if failure.gateway_status is not None:
-            asked = min(asked, LONGEST_RETRY_AFTER)
+            asked = min(asked, policy.max_retry_after)
         delay = asked + asked * (0.1 * chance)
     if policy.windows is not None:
         delay = _moved(delay, policy.windows, now, chance, policy.max_elapsed, elapsed, until_deadline)

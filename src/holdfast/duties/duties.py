@@ -20,6 +20,7 @@ from holdfast.engine.engine import BATCH, Engine
 from holdfast.engine.ports import Retention
 from holdfast.errors import StoreError
 from holdfast.logs import Log
+from holdfast.redaction import redact_text
 
 log = Log("holdfast.duties")
 
@@ -42,7 +43,14 @@ class Duty:
     due: float = 0.0
     runs: int = 0
     failures: int = 0
-    last_error: str | None = None
+    last_error: str | None = None  #: of the last run, if that failed
+
+    def line(self, *, is_paused: bool) -> str:
+        """How it goes, for people."""
+        told = f"{self.name}: every {self.every:g} s, done {self.runs} times, failed {self.failures} times"
+        if is_paused:
+            told += "; paused"
+        return told if self.last_error is None else f"{told}; the last time: {redact_text(self.last_error)}"
 
 
 class Duties:
@@ -97,12 +105,17 @@ class Duties:
     async def run(self) -> None:
         """Do each duty when it is due, for ever. A duty that fails is done again; it never ends the others."""
         self._engine.promoters.append(self.expect)
+        self._engine.health_lines.append(self.lines)
         try:
             while True:
                 self._bell.clear()
                 await self._rest(await self.turn())
         finally:
             self._engine.promoters.remove(self.expect)  # another worker of this engine may go on
+            self._engine.health_lines.remove(self.lines)
+
+    def lines(self) -> list[str]:
+        return [duty.line(is_paused=duty.name in self._paused) for duty in self.all]
 
     async def _rest(self, pause: float) -> None:
         try:
@@ -144,8 +157,8 @@ class Duties:
         except StoreError as error:
             duty.failures, duty.last_error = duty.failures + 1, str(error)
             log.warning("duty.failed", duty=duty.name, reason=str(error))
-        except Exception:
-            duty.failures += 1
+        except Exception as error:
+            duty.failures, duty.last_error = duty.failures + 1, f"{type(error).__name__}: {error}"
             log.exception("duty.failed", duty=duty.name)
 
     async def _promote_due(self) -> None:

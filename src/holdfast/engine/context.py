@@ -51,6 +51,30 @@ def current_log() -> AttemptLog | None:
     return None if job is None else job.attempt_log()
 
 
+class DependencyCall:
+    """A call of a dependency, or several that are judged as one, around which it stands: `async with job.dependency("bank"): …`.
+
+    What the block raises is judged as that dependency's doing, and nothing else is. When its breaker is open the block is not
+    entered: `DependencyHeld` puts the job off until it may be tried again, and burns no attempt.
+    """
+
+    __slots__ = ("_call", "_job", "dependency")
+
+    def __init__(self, job: Job, dependency: Dependency) -> None:
+        self._job, self.dependency = job, dependency
+        self._call: Any = None
+
+    async def __aenter__(self) -> DependencyCall:
+        if self._job.calls is not None:  # outside of a worker there is nobody to ask or to tell
+            self._call = await self._job.calls.enter_call(self.dependency, self._job.given)
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        call, self._call = self._call, None
+        if self._job.calls is not None and call is not None:
+            await self._job.calls.leave_call(call, error, self._job.task)
+
+
 class Job:
     """One attempt of one job, from inside its handler."""
 
@@ -176,24 +200,9 @@ class Job:
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
 
-    @asynccontextmanager
-    async def dependency(self, name: str, shard: str = "") -> AsyncIterator[None]:
-        """Mark the calls of one dependency: `async with job.dependency("bank"): …`, for a task that calls several.
-
-        What the block raises is judged as that dependency's doing, and nothing else is. When its breaker is open the
-        block is not entered: `DependencyHeld` puts the job off until it may be tried again, and burns no attempt.
-        """
-        called = Dependency(word("name", name), shard)
-        if self.calls is None:  # outside of a worker: nobody to ask or to tell
-            yield
-            return
-        call = await self.calls.enter_call(called, self.given)
-        try:
-            yield
-        except BaseException as error:
-            await self.calls.leave_call(call, error, self.task)
-            raise
-        await self.calls.leave_call(call, None, self.task)
+    def dependency(self, name: str, shard: str = "") -> DependencyCall:
+        """Mark the calls of one dependency: `async with job.dependency("bank"): …`, for a task that calls several."""
+        return DependencyCall(self, Dependency(word("name", name), shard))
 
     async def progress(self, percent: float, message: str = "") -> None:
         """Say how far the work is. `LeaseLost` tells a handler that it works for nobody any more."""

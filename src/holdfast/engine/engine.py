@@ -111,6 +111,8 @@ class Engine(Steering, Explaining, Outside, Publishing):
         self.reclaim_due = -math.inf  #: when this process should look for lost leases again
         #: Those who let jobs into line: each is told how soon something will be due that was put back here.
         self.promoters: list[Callable[[timedelta], None]] = []
+        #: What the duties of this process say of themselves, a line each.
+        self.health_lines: list[Callable[[], list[str]]] = []
         self._make_calls = calls
         self.broker = broker  #: told of jobs that wait, where workers get them from there
 

@@ -46,7 +46,17 @@ BREAKER = Play(
     about="a breaker that releases all on closing",
     dependency=_only(breaker=BreakerPolicy()),
 )
+FAILURES = Play(
+    name="failures",
+    about="a breaker with a ramp and a limit that look at failures only",
+    dependency=_only(breaker=BreakerPolicy(), limiter=LimiterPolicy(max_latency=100)),
+)
 BUDGET = Play(name="budget", about="a retry budget", dependency=_only(budget=BudgetPolicy()))
+BULKHEAD = Play(
+    name="bulkhead",
+    about="ten calls at once a worker, whatever happens",
+    dependency=_only(limiter=LimiterPolicy(start=10, ramp_from=40, least=10, most=10)),
+)
 LIMITER = Play(
     name="limiter",
     about="adaptive limit and retry budget",
@@ -59,7 +69,9 @@ EVERYTHING = Play(
     hold_lane=True,
 )
 
-PLAYS = {play.name: play for play in (BACKOFF, BREAKER, BUDGET, LIMITER, EVERYTHING)}
+PLAYS = {play.name: play for play in (BACKOFF, BREAKER, FAILURES, BUDGET, BULKHEAD, LIMITER, EVERYTHING)}
+#: Those that are played and drawn unless others are asked for.
+USUAL = ("backoff", "breaker", "budget", "limiter", "everything")
 
 
 def plays_of(file: str | Path, task: str | None = None, dependency: str | None = None) -> list[Play]:

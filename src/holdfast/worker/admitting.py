@@ -1,8 +1,9 @@
 """From which lanes a worker claims, how many from each, and which of the claimed may start.
 
 Before the claim: lanes that share a dependency or a limit are one group, which is asked for no more than there is room
-for. (What is paused, or behind an open breaker, the store itself passes by.) After the claim: the breaker as it is known
-now, the retry budget, rates and quotas of owners, and gates of plug-ins. What they refuse goes back with its attempt.
+for. (What is paused, or behind an open breaker, the store itself passes by.) After the claim: gates of plug-ins, the breaker as
+it is known now, the retry budget, and last the rates and quotas of owners: what another refuses is not charged. What they
+refuse goes back with its attempt.
 """
 
 from __future__ import annotations
@@ -163,26 +164,27 @@ class Admitting:
     ) -> list[Admitted]:
         if not claimed:
             return []
-        refused = await self._refused(claimed)
+        refused: dict[Lease, Verdict] = {}
         if self._engine.admission.gates:
-            for one in claimed:
-                verdict = None if one.lease in refused else self._stopped(one)
-                if verdict is not None:
-                    refused[one.lease] = verdict
-        if refused:
-            await self._send_back(claimed, refused, dependency, trial)
-            claimed = [one for one in claimed if one.lease not in refused]
-        if dependency is None:
-            return [Admitted(one, None) for one in claimed]
+            refused = {one.lease: verdict for one in claimed if (verdict := self._stopped(one)) is not None}
+        asking = [one for one in claimed if one.lease not in refused] if refused else claimed
         admitted: list[Admitted] = []
-        refused = {}
-        for one, given in zip(claimed, self._dependencies.enter(dependency, claimed, trial), strict=True):
-            if isinstance(given, Call):
-                admitted.append(Admitted(one, given))
-            else:
-                refused[one.lease] = given
-        if refused:
-            await self._send_back(claimed, refused, dependency, trial)
+        if dependency is None:
+            admitted = [Admitted(one, None) for one in asking]
+        else:
+            for one, given in zip(asking, self._dependencies.enter(dependency, asking, trial), strict=True):
+                if isinstance(given, Call):
+                    admitted.append(Admitted(one, given))
+                else:
+                    refused[one.lease] = given
+        unpaid = await self._unpaid([one for one, _ in admitted])
+        if unpaid:
+            for one, call in admitted:
+                if call is not None and one.lease in unpaid:
+                    self._dependencies.take_back(call)
+            admitted = [one for one in admitted if one.claimed.lease not in unpaid]
+        if refused or unpaid:
+            await self._send_back(claimed, refused | unpaid, dependency, trial)
         return admitted
 
     async def _send_back(
@@ -212,6 +214,7 @@ class Admitting:
                 owner=claimed.owner,
                 key=own_key(claimed.key),
                 attempt=claimed.attempt,
+                priority=claimed.priority,
             ),
         )
         match refusal:
@@ -223,7 +226,7 @@ class Admitting:
                 wait = ASK_AGAIN if until is None else max(until - now, timedelta(seconds=1))
                 return Release(wait, f"{gate}: {reason}", reason=Reason.GATE)
 
-    async def _refused(self, claimed: list[Claimed]) -> dict[Lease, Verdict]:
+    async def _unpaid(self, claimed: list[Claimed]) -> dict[Lease, Verdict]:
         """Those whose owner or key has used up a rate or a quota."""
         groups = []
         for one in claimed:

@@ -12,13 +12,21 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from holdfast.domain.breaker import Breaker, BreakerState, end_trial, judge, renew_trial, take_trial
+from holdfast.domain.breaker import (
+    Breaker,
+    BreakerState,
+    end_trial,
+    forced,
+    judge,
+    minds_health,
+    renew_trial,
+    take_trial,
+)
 from holdfast.domain.guard import Call, Guard
 from holdfast.domain.job import Claimed, JobId, Lane, Session
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
 from holdfast.domain.moves import Kind
 from holdfast.domain.outcome import Outcome, outcome_of
-from holdfast.domain.policy import LONGEST_RETRY_AFTER
 from holdfast.domain.verdict import Bury, Failure, Release, RetryAfter, Verdict
 from holdfast.domain.waits import Reason
 from holdfast.engine.engine import Engine
@@ -38,6 +46,8 @@ TRIAL_MARGIN = timedelta(seconds=5)
 TRIAL_SPAN = timedelta(minutes=1)
 #: A health check that takes longer is a bad one.
 PROBE_SECONDS = 5.0
+#: And a worker asks no more often than this.
+PROBE_EVERY = 5.0
 #: How often a swap is tried again when somebody else was first.
 SWAPS = 5
 #: A retry is urgent when its job is of a high priority, or ends by its deadline within this time.
@@ -77,6 +87,7 @@ class Dependencies:
         self._trials = 0
         self._lent: dict[str, _Lent] = {}
         self._no_trial_before: dict[Dependency, float] = {}
+        self._probed: dict[Dependency, tuple[float, bool]] = {}  #: when it was asked last, and its answer
 
     async def serve(self, dependencies: Collection[Dependency]) -> None:
         """Watch these from now on. What the other workers know of a new one is where this one begins."""
@@ -231,6 +242,10 @@ class Dependencies:
         """The call was ended from outside."""
         call.guard.end(call, Outcome.UNCOUNTED, now)
 
+    def take_back(self, call: Call) -> None:
+        """The call will not be made after all."""
+        call.guard.take_back(call, self._engine.clock.monotonic())
+
     async def leave(self, call: Call, failure: Failure | None) -> Outcome:
         """`ended`, and the trial it may have been, too."""
         outcome = self.ended(call, failure, self._engine.clock.monotonic())
@@ -254,7 +269,7 @@ class Dependencies:
             if dependency is None
             else Scope(ScopeKind.DEPENDENCY, dependency.label)
         )
-        span = min(failure.retry_after, LONGEST_RETRY_AFTER)
+        span = min(failure.retry_after, self._engine.tasks[lane.task].policy.retry.max_retry_after)
         reason = f"it answered {failure.gateway_status} and asked for {span.total_seconds():.0f} s"
         try:
             await self._engine.store.hold(
@@ -271,7 +286,7 @@ class Dependencies:
             given is not None and given.guard is guard and given.heir is None and given.trial is not None
         )
         if guard.shared.state is BreakerState.HALF_OPEN and not is_trial:
-            trial = await self.take_trial(dependency)
+            trial = await self._try_trial(dependency)
         now = self._engine.clock.monotonic()
         if given is None or given.guard is not guard or given.heir is not None:
             call = None
@@ -284,6 +299,14 @@ class Dependencies:
             raise DependencyHeld(dependency.label, self.closed_for(dependency))
         return call or guard.begin(now, trial=trial)
 
+    async def _try_trial(self, dependency: Dependency) -> str | None:
+        """A slot, unless the store cannot be asked for it: the call is held then, and no attempt is burnt."""
+        try:
+            return await self.take_trial(dependency)
+        except StoreError as error:
+            log.info("trial.waits", dependency=dependency.label, reason=str(error))
+            return None
+
     async def leave_call(self, call: Call, error: BaseException | None, task: str) -> None:
         if isinstance(error, asyncio.CancelledError):
             await self.abandon(call)
@@ -295,6 +318,8 @@ class Dependencies:
     async def tend(self, session: Session) -> None:
         """Tell the store what was seen, hear what others saw, and move breakers on whose time has come."""
         now = self._engine.clock.monotonic()
+        for dependency, guard in self._guards.items():
+            guard.adopt(self._engine.admission.dependency(dependency.name), now)
         reports = [
             self._report(dependency, guard, now)
             for dependency, guard in self._guards.items()
@@ -352,27 +377,48 @@ class Dependencies:
     async def _judge(self, guard: Guard, outlook: Outlook) -> None:
         policy = guard.policy.breaker
         if policy is None:
+            await self._let_go(outlook)
             return
-        chance = self._engine.rng.random()
-        facts = {"votes": outlook.votes, "callers": outlook.callers, "now": outlook.now, "chance": chance}
-        moved = judge(outlook.breaker, policy, **facts)  # type: ignore[arg-type]
-        if moved is not None and moved.state is BreakerState.HALF_OPEN:
-            healthy = await self._probe(outlook.dependency.name)
-            moved = judge(outlook.breaker, policy, **facts, healthy=healthy)  # type: ignore[arg-type]
+        healthy = None
+        if minds_health(outlook.breaker, policy, outlook.now):
+            healthy = await self._probe(outlook.dependency)
+        moved = judge(
+            outlook.breaker,
+            policy,
+            votes=outlook.votes,
+            callers=outlook.callers,
+            now=outlook.now,
+            chance=self._engine.rng.random(),
+            healthy=healthy,
+        )
         if moved is not None:
             await self._swap(outlook.dependency, moved, votes=outlook.votes, callers=outlook.callers)
 
-    async def _probe(self, name: str) -> bool | None:
-        """What the health check says, where there is one; one that fails or hangs says no."""
-        probe = self._engine.admission.probes.get(name)
+    async def _let_go(self, outlook: Outlook) -> None:
+        """It has no breaker any more, or was opened by hand without ever having one: it ends without trials, in its time."""
+        breaker, now = outlook.breaker, outlook.now
+        is_over = breaker.retry_at is None or now >= breaker.retry_at
+        if breaker.state is not BreakerState.CLOSED and is_over:
+            await self._swap(outlook.dependency, forced(breaker, now=now, open_until=None))
+
+    async def _probe(self, dependency: Dependency) -> bool | None:
+        """What the health check says, where there is one; one that fails or hangs says no. It is not asked at every beat: until
+        it is asked again its answer holds."""
+        probe = self._engine.admission.probes.get(dependency.name)
         if probe is None:
             return None
+        now = self._engine.clock.monotonic()
+        asked_at, answer = self._probed.get(dependency, (-PROBE_EVERY, False))
+        if now < asked_at + PROBE_EVERY:
+            return answer
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                return bool(await probe())
+                answer = bool(await probe())
         except Exception as error:
-            log.info("probe.failed", dependency=name, reason=f"{type(error).__name__}: {error}")
-            return False
+            answer = False
+            log.info("probe.failed", dependency=dependency.label, reason=f"{type(error).__name__}: {error}")
+        self._probed[dependency] = now, answer
+        return answer
 
     async def _swap(self, dependency: Dependency, breaker: Breaker, **facts: int) -> bool:
         """Compare-and-set; what was set is heard at once."""

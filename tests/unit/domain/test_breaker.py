@@ -24,6 +24,7 @@ from holdfast.domain.breaker import (
     BreakerState,
     Ring,
     end_trial,
+    forced,
     judge,
     take_trial,
 )
@@ -316,6 +317,8 @@ def test_a_health_check_hastens_or_puts_off_the_trials_and_closes_nothing() -> N
     assert (put_off.state, put_off.reopens) == (OPEN, 2)
     assert decide(twice, now=NOW + second(59), healthy=False) is None
     assert decide(half_opened(), healthy=True) is None
+    by_hand = forced(twice, now=NOW, open_until=NOW + timedelta(hours=1))
+    assert decide(by_hand, now=NOW + timedelta(minutes=59), healthy=True) is None
 
 
 def test_fewer_trials_than_successes_wanted_can_still_be_decided() -> None:  # E22

@@ -75,6 +75,37 @@ def test_a_bad_node_tries_again_by_itself_and_comes_back() -> None:  # E20, E22
     assert not one.vote(36.0)
 
 
+def test_another_policy_begins_with_what_is_known_and_judges_no_call_of_before() -> None:  # E10 E20
+    one = guard(DependencyPolicy(limiter=LimiterPolicy(start=40), budget=BudgetPolicy(capacity=400)))
+    before = one.begin(0.0)
+    call(one, FAILED, 0.0, times=10)
+    assert one.budget is not None
+    assert one.budget.take(14, 0.0)  # of 100, its share
+    assert one.vote(0.0)
+    slow = BreakerPolicy(min_calls=1, threshold=1.0, slow_after="1s", cooldown="1m")
+    one.adopt(
+        DependencyPolicy(
+            breaker=slow, limiter=LimiterPolicy(least=50), budget=BudgetPolicy(capacity=40, floor="1s")
+        ),
+        1.0,
+    )
+    assert (one.vote(1.0), one.room(1.0), one.slow_after) == (False, 49, timedelta(seconds=1))
+    assert one.budget.tokens == pytest.approx(8.6)
+    assert one.budget.take(14, 5.0)  # its floor is four seconds, and counts from now
+    after = one.begin(2.0)
+    one.end(before, FAILED, 2.0)
+    assert not one.vote(2.0)
+    assert one.room(2.0) == 49
+    one.end(after, FAILED, 2.0)
+    assert one.vote(2.0)
+    one.adopt(NOTHING, 3.0)
+    assert (one.room(3.0), one.vote(3.0)) == (UNLIMITED, False)
+    later = one.begin(3.0)
+    one.adopt(DependencyPolicy(breaker=slow), 4.0)
+    one.end(later, FAILED, 4.0)
+    assert (one.room(4.0), one.vote(4.0)) == (20, False)
+
+
 def test_a_bad_node_stays_away_longer_each_time() -> None:  # E22
     one = guard(DependencyPolicy(breaker=BreakerPolicy(max_cooldown="5m")))
     call(one, FAILED, 0.0, times=10)

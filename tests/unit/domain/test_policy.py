@@ -117,6 +117,15 @@ def test_a_services_own_time_replaces_the_backoff() -> None:  # E12
     assert judge(asked(5 * HOUR), policy, chance=0.0) == RetryAfter(HOUR, asked(5 * HOUR))
 
 
+def test_a_policy_says_how_long_a_service_may_ask_to_be_left_alone() -> None:  # E12
+    for most, honoured in (("10s", second(10)), ("3h", 3 * HOUR)):
+        policy = Retry(3, max_retry_after=most)
+        assert judge(asked(5 * HOUR), policy, chance=0.0) == RetryAfter(honoured, asked(5 * HOUR))
+    for bad in ("0s", "31d", "soon", None):
+        with pytest.raises(UsageError, match="max_retry_after"):
+            Retry(3, max_retry_after=bad)  # type: ignore[arg-type]
+
+
 def test_a_tasks_own_time_is_not_cut() -> None:  # E12
     own = asked(5 * HOUR, status=None)
     assert judge(own, chance=0.0) == RetryAfter(5 * HOUR, own)

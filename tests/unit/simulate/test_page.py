@@ -47,6 +47,8 @@ def test_the_figures_that_are_promised_are_reached(scenario: str) -> None:  # E2
     assert game.burnt == 0
     beside = kept(scenario, "backoff")
     assert beside.share_done < 0.1
+    assert kept(scenario, "failures").share_done < 0.9  # latency has to be looked at
+    assert kept(scenario, "bulkhead").share_done >= 0.99
 
 
 def test_the_picture_is_sound_and_small() -> None:  # E75

@@ -11,6 +11,7 @@ from holdfast.domain.credit import MOST
 from holdfast.domain.duration import duration, spell
 from holdfast.domain.knobs import number, whole
 from holdfast.domain.limits import Limit, Limits, Rate, whole_queue
+from holdfast.domain.policy import retry_after_bound
 from holdfast.domain.windows import RAMP, Window, Windows
 from holdfast.engine import plugins
 from holdfast.engine.policies.tables import Table, words
@@ -35,6 +36,7 @@ def read_section(section: Table) -> Section:
     keep("max_attempts", lambda value: whole("max_attempts", value, 1, 1000))
     for key in ("timeout", "deadline", "start_within", "max_elapsed", "stuck_after"):
         keep(key, _span_or_off)
+    keep("max_retry_after", retry_after_bound)
     keep("stuck_action", _stuck_action)
     keep("cost", lambda value: number("cost", value, 0, 1e9))
     keep("price", lambda value: whole("price", value, 0, MOST))

@@ -115,4 +115,5 @@ def _retry(declared: Retry, said: Mapping[str, Any]) -> Retry:
         # One part may come from the code and the other from the file: the smaller number holds, as it would anyway.
         attempts_by_code={code: min(attempts, most) for code, attempts in by_code.items()},
         windows=said.get("windows", declared.windows),
+        max_retry_after=said.get("max_retry_after", declared.max_retry_after),
     )

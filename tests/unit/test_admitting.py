@@ -1,0 +1,185 @@
+"""What is asked of a job between its claim and its start: gates, the dependency, and quotas last of all."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from holdfast import Holdfast, State
+from holdfast.domain.budget import BudgetPolicy
+from holdfast.domain.gates import Admit, Asking, GateAnswer, Hold, Reject
+from holdfast.domain.job import Claimed, Settlement
+from holdfast.domain.lanes import Dependency
+from holdfast.domain.verdict import Failure, Release, RetryAfter
+from holdfast.domain.waits import Reason
+from holdfast.engine.admission import Admission
+from holdfast.testing import ManualClock
+from holdfast.worker import admitting
+from holdfast.worker.admitting import Admitted, Admitting
+from holdfast.worker.brokered import Source
+from holdfast.worker.dependencies import Dependencies
+from tests.integration.world import new_app, until, work, working
+
+GATEWAY = Dependency("gateway")
+FAILED = Failure.of("NETWORK", "nobody listens")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "policies.toml"
+    file.write_text("[quotas.default]\nper_day = 2\n[owners.bob.limits]\nrate = '1/h'")
+    return file
+
+
+async def used(app: Holdfast, owner: str = "ann") -> int:
+    return (await (await app.engine()).store.usage(f"quota of {owner}")).get("day", 0)
+
+
+# -- gates of plug-ins, with a real worker ----------------------------------------------------------------------------
+async def test_what_a_gate_holds_goes_back_and_is_asked_about_again_and_costs_no_quota(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E18 E19
+    asked: list[Asking] = []
+    app = new_app("memory://", policies=file)
+
+    def night(asking: Asking) -> GateAnswer:
+        asked.append(asking)
+        return Admit() if is_night else Hold(None, "only at night")
+
+    monkeypatch.setattr(Admission, "gates", property(lambda self: (("night", night),)))
+    monkeypatch.setattr(admitting, "ASK_AGAIN", timedelta(milliseconds=20))
+
+    @app.task
+    async def send() -> str:
+        return "sent"
+
+    async def asked_often() -> bool:
+        return len(asked) > 3
+
+    async with app:
+        is_night = False
+        handle = await send.options(owner="ann", priority="high").enqueue()
+        async with working(app):
+            await until(asked_often)
+            assert await used(app) == 0
+            told = await app.events(job_id=handle.id)
+            is_night = True
+            assert await handle.result("10s") == "sent"
+        assert (await app.job(handle.id)).attempt == 1
+        assert await used(app) == 1
+    released = [event.meta for event in told if event.kind == "released"]
+    assert {(meta["reason"], meta["why"]) for meta in released} == {(Reason.GATE, "night: only at night")}
+    assert {(one.owner, one.attempt, one.priority) for one in asked} == {("ann", 1, 10)}
+
+
+async def test_what_a_gate_rejects_fails_without_a_call_and_costs_no_quota(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E18 E19
+    app = new_app("memory://", policies=file)
+    gates = (("open", lambda asking: Admit()), ("embargo", lambda asking: Reject("not to this country")))
+    monkeypatch.setattr(Admission, "gates", property(lambda self: gates))
+    sent: list[int] = []
+
+    @app.task
+    async def send() -> None:
+        sent.append(1)
+
+    async with app:
+        handle = await send.options(owner="ann").enqueue()
+        await work(app)
+        row = await app.job(handle.id)
+        assert (row.state, row.error_code, sent) == (State.FAILED, "NOT_ADMITTED", [])
+        [attempt] = await app.attempts(handle.id)
+        assert attempt.failure is not None
+        assert attempt.failure.detail == "embargo: not to this country"
+        assert await used(app) == 0
+
+
+# -- quotas behind the dependency -------------------------------------------------------------------------------------
+class World:
+    """What one worker admits, on a clock that stands still; *settled* is what it sends back."""
+
+    async def begin(self, file: Path) -> None:
+        self.clock, self.settled, self.opens = ManualClock(), list[Settlement](), False
+        self.app = Holdfast("memory://", policies=file, clock=self.clock)
+        self.app.dependency("gateway", budget=BudgetPolicy(capacity=20, cost=8, floor="1h"))
+        self.task = self.app.task(name="send", depends_on="gateway")(send)
+        self.engine = await self.app.engine()
+        self.store = self.engine.store
+        self.session = await self.store.open_session("w1", timedelta(hours=1))
+        self.dependencies = Dependencies(self.engine, lambda: None)
+        self.admitting = Admitting(
+            self.engine, self.dependencies, lambda one, _: self.settled.append(one), cast(Source, self)
+        )
+
+    async def admitted(self) -> list[Admitted]:
+        await self.admitting.refresh(await self.store.lanes())
+        return await self.admitting.claim(self.session, 10)
+
+    async def claim(self, *asked: Any, **more: Any) -> list[Claimed]:
+        """Claims at the store; meanwhile the breaker may open."""
+        claimed = await self.store.claim(*asked, **more)
+        if self.opens:
+            await self.app.open_breaker("gateway", duration="1h")
+            await self.dependencies.tend(self.session)
+        return claimed
+
+    async def settle(self) -> None:
+        await self.store.settle(self.settled)
+        self.settled.clear()
+
+    @property
+    def in_flight(self) -> int:
+        limiter = self.dependencies._guard(GATEWAY).limiter
+        assert limiter is not None
+        return limiter.in_flight
+
+    @property
+    def tokens(self) -> float:
+        budget = self.dependencies._guard(GATEWAY).budget
+        assert budget is not None
+        return budget.tokens
+
+
+async def send() -> None: ...
+
+
+@pytest.fixture
+async def world(file: Path) -> World:
+    world = World()
+    await world.begin(file)
+    return world
+
+
+async def test_a_job_whose_quota_is_used_up_gives_its_leave_to_call_back(world: World) -> None:  # E18 E23
+    await world.task.enqueue_many([{}] * 3, owner="ann")
+    assert len(await world.admitted()) == 2
+    [refused] = world.settled
+    assert isinstance(refused.verdict, Release)
+    assert (refused.verdict.reason, world.in_flight, await used(world.app)) == (Reason.QUOTA, 2, 2)
+
+
+async def test_a_retry_that_an_owners_rate_puts_off_costs_nothing(world: World) -> None:  # E17 E26
+    await world.task.options(owner="bob").enqueue()
+    [first] = await world.admitted()
+    assert first.given is not None
+    await world.dependencies.leave(first.given, FAILED)
+    world.settled = [Settlement(first.claimed.lease, RetryAfter(timedelta(), FAILED), 1)]
+    await world.settle()
+    assert await world.admitted() == []
+    [refused] = world.settled
+    assert isinstance(refused.verdict, Release)
+    assert (refused.verdict.reason, refused.attempt) == (Reason.OWNER_RATE, 2)
+    assert (world.tokens, world.in_flight, first.given.guard.calls) == (20, 0, 1)
+
+
+async def test_a_breaker_that_is_found_open_after_the_claim_costs_no_quota(world: World) -> None:  # E18 E20
+    await world.task.options(owner="ann").enqueue()
+    world.opens = True
+    assert await world.admitted() == []
+    [refused] = world.settled
+    assert isinstance(refused.verdict, Release)
+    assert (refused.verdict.reason, await used(world.app)) == (Reason.BREAKER_OPEN, 0)
