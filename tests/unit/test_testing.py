@@ -273,6 +273,20 @@ async def test_lifespan_middleware_and_hooks_are_the_apps_own(holdfast_memory: I
     assert_completed(app, ask, result=42)
 
 
+async def test_quotas_and_limits_hold_in_a_drain_as_in_a_worker(tmp_path: Path) -> None:  # E18 E48
+    file = tmp_path / "policies.toml"
+    file.write_text("[quotas.default]\nper_day = 2")
+    async with Holdfast("memory://", clock=ManualClock(), policies=file) as app:
+
+        @app.task
+        async def send() -> None: ...
+
+        for _ in range(3):
+            await send.options(owner="ann").enqueue()
+        assert (await drain(app)).completed == 2
+        assert (await app.counts())["queued"] == 1
+
+
 async def test_a_job_may_wait_for_another_when_there_is_room_for_both(holdfast_memory: InMemory) -> None:
     app = holdfast_memory(Holdfast())
 

@@ -64,9 +64,8 @@ async def drain(
     if advance and not isinstance(clock, ManualClock):
         raise UsageError("advance=True needs a ManualClock; use app_in_memory(app, clock=ManualClock())")
     watched = _WatchedStore(base.store, limit, still=isinstance(clock, ManualClock))
-    engine = Engine(
-        cast(Store, watched), base.tasks, base.settings, clock, base.rng, base.ids, base.keeper.artefacts
-    )
+    given = base.keeper.artefacts, base.admission, base.observers
+    engine = Engine(cast(Store, watched), base.tasks, base.settings, clock, base.rng, base.ids, *given)
     done = watched.done
     async with AsyncExitStack() as stack:
         resources = await stack.enter_async_context(app._lifespan()) if app._lifespan else None
