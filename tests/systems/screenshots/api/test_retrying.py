@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -143,15 +144,31 @@ async def test_a_stuck_job_is_retried_by_its_owner_before_the_sweep_comes(
         assert await world.balance() == (99, 0, 1)
 
 
-async def test_a_stuck_job_whose_attempt_never_ends_is_taken_from_it(
-    make_world: Callable[..., World],
-) -> None:  # S2 E30 E33
+async def test_of_two_who_find_a_job_stuck_one_is_accepted_and_it_runs_once(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:  # S2 S8 E30 E33
     async with make_world(stuck_after_sec=1).open() as world:
         await world.app.pause("stuck", kind="duty")
         job_id = await world.shot(url=HANGING)
         await eventually(world.stuck)
-        assert (await world.retry(job_id)).status_code == 200
-        assert "reclaimed" in await world.kinds(job_id)
+        store = (await world.app.engine()).store
+        look, both = store.stuck, asyncio.Barrier(2)
+
+        async def look_together(*given: Any, **more: Any) -> Any:
+            found = await look(*given, **more)
+            await both.wait()
+            return found
+
+        monkeypatch.setattr(store, "stuck", look_together)
+        answers = await asyncio.gather(world.retry(job_id), world.retry(job_id, "operator"))
+        monkeypatch.undo()
+        assert sorted(answer.status_code for answer in answers) == [200, 409]
+        first = "operator" if answers[1].status_code == 200 else "ann"
+        trail = (await world.ask("ann", "GET", f"{SHOTS}/{job_id}/audit")).json()["trail"]
+        told = [(one["action"], first in one["by"], one["reason"]) for one in trail[1:3]]
+        assert told == [("RECOVERED", True, "STUCK"), ("MANUAL_RETRY", True, None)]
+        kinds = await world.kinds(job_id)
+        assert (kinds.count("reclaimed"), kinds.count("manual_retry")) == (1, 1)
         world.browser.free.set()  # type: ignore[attr-defined]
         assert (await world.ended(job_id))["status"] == "COMPLETED"
         assert await world.balance() == (99, 0, 1)
