@@ -218,9 +218,12 @@ class Engine(Steering, Explaining, Outside, Publishing):
                 break
         return total
 
-    async def reclaim_stuck(self, stuck: Sequence[Expired], limits: Mapping[str, timedelta]) -> int:
-        """Take back leases that still hold, from attempts that run on for longer than the *limits* of their tasks; how many."""
-        reclaims = [self._judge_stuck(one, limits[one.lane.task]) for one in stuck]
+    async def reclaim_stuck(
+        self, stuck: Sequence[Expired], limits: Mapping[str, timedelta], *, by: str = ""
+    ) -> int:
+        """Take back leases that still hold, from attempts that run on for longer than the *limits* of their tasks; how many. *by*
+        goes on record."""
+        reclaims = [self._judge_stuck(one, limits[one.lane.task])._replace(by=by) for one in stuck]
         done = await self._reclaim_each(reclaims, stuck=True)
         self._put_back(stuck, reclaims, done)
         return done

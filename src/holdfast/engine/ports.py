@@ -111,6 +111,7 @@ class Reclaim(NamedTuple):
     lease: Lease
     verdict: Verdict
     crashed: bool  #: the worker was lost, as against an attempt that overran
+    by: str = ""  #: who took it back, where that was a person
 
 
 class Stuck(NamedTuple):

@@ -25,6 +25,7 @@ AUDITED = {
     "discarded": "DISCARDED",
     "retry": "AUTOMATIC_RETRY",
     "reclaimed": "RECOVERED",
+    "failed": "FAILED",  # only where a person ended it: a stuck one that had no attempt left
     "breached": "SLA_BREACHED",
     "compensated": "COMPENSATED",
 }
@@ -76,7 +77,7 @@ def audit(row: JobRow, events: list[Event]) -> list[dict[str, Any]]:
             "reason": _reason(event.meta),
         }
         for event in events
-        if event.kind in AUDITED
+        if event.kind in AUDITED and (event.kind != "failed" or "by" in event.meta)
     ]
 
 

@@ -51,11 +51,11 @@ def retry(
         case State.FAILED | State.CANCELLED:
             _new_generation(tables, job, queue, now)
         case State.PROCESSING if (lost := _why_lost(tables, job, stuck)) is not None:
+            meta = {"error_code": lost.code, **said(by)}
             if job.attempt >= job.spec.max_attempts:  # the last one: it ends here, and the retry begins anew
-                apply(tables, job, Bury(lost), outcome="reclaimed", error_code=lost.code)
+                apply(tables, job, Bury(lost), outcome="reclaimed", **meta)
                 _new_generation(tables, job, queue, now)
             else:
-                meta = {"error_code": lost.code, **said(by)}
                 apply(tables, job, RetryAfter(timedelta(), lost), outcome="reclaimed", **meta)
         case State.QUEUED if job.deferred:
             pass  # waiting: let in below

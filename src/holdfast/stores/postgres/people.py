@@ -58,7 +58,7 @@ async def retry(
     if kind is Kind.redriven:
         await _must_be_dead(move, job_id)
     meta = said(by, token=proviso.token)
-    await _end_last_attempt(move, job_id, stuck)
+    await _end_last_attempt(move, job_id, by, stuck)
     ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
     if ended:
         move.tell(kind, Lease(job_id, ended[0][0]), 0, meta)
@@ -91,7 +91,7 @@ async def _lost(move: Move, job_id: JobId, stuck: Stuck | None) -> list[tuple[Le
     return lost or ([] if stuck is None else [(stuck.lease, stuck.failure, None)])
 
 
-async def _end_last_attempt(move: Move, job_id: JobId, stuck: Stuck | None) -> None:
+async def _end_last_attempt(move: Move, job_id: JobId, by: str, stuck: Stuck | None) -> None:
     """A stuck job that has no attempt left ends here; the retry then begins anew."""
     for lease, lost, crashes in await _lost(move, job_id, stuck):
         spent = await move.connection.fetchval(
@@ -99,7 +99,7 @@ async def _end_last_attempt(move: Move, job_id: JobId, stuck: Stuck | None) -> N
             job_id,
         )
         if spent:
-            await bury_lost(move, lease, lost, crashes)
+            await bury_lost(move, lease, lost, crashes, by)
 
 
 async def _lane_in(move: Move, job_id: JobId, queue: str) -> int:

@@ -58,7 +58,7 @@ def retry(
         lost, crashes = taken
         if job.attempt >= job.max_attempts:  # the last one: it ends here, and the retry begins anew
             end_attempt(move, job, "reclaimed", lost)
-            bury(move, job, lost, Kind.failed, crashes=crashes)
+            bury(move, job, lost, Kind.failed, crashes=crashes, by=by)
             return retry(move, job_id, by, kind, forget, queue, Proviso(token=proviso.token), None)
         reclaim_one(move, job, RetryAfter(timedelta(), lost), crashes)
         move.record_one(Kind.reclaimed, job.lease, attempt, error_code=lost.code, **said(by))
