@@ -23,7 +23,7 @@ class Settings:
     images_dir: Path = Path("data/images")
     policies_file: Path = HERE / "holdfast.toml"  #: policies per type, limits per user, windows (S10)
     sla_file: Path = HERE / "sla.toml"  #: what customers are promised (E76)
-    screenshot_price: int = 1  #: in credits
+    screenshot_price: int = 1  #: in credits; 0 sells nothing, and then no quota of retries or credits holds
     pdf_price: int = 2
     shot_seconds: float = 20.0  #: of one picture, with everything
     sittings: int = 2  #: pictures at a time, of one worker process
