@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from systems.common.parts import Part
 from tests.systems.screenshots.api.world import SHOTS, Easel, World, eventually
 
 pytestmark = pytest.mark.anyio
@@ -89,12 +91,32 @@ async def test_the_job_of_somebody_else_is_forbidden_and_one_that_is_not_there_i
     assert (await world.ended(job_id))["manualRetryCount"] == 1
 
 
-async def test_errors_are_retried_or_not_as_the_table_says(world: World) -> None:  # S2 E10
-    passing = await world.ended(await world.shot(url="https://example.com/fail/a"))
-    assert (passing["retryCount"], passing["errorCode"]) == (2, "CONNECTION_FAILED")
-    fatal = await world.ended(await world.shot(url="https://example.com/bad/a"))
-    assert (fatal["retryCount"], fatal["errorCode"]) == (0, "SELECTOR_NOT_FOUND")
-    assert fatal["lastFailureReason"] == "Nothing that can be seen on the page matches the selector."
+#: The rows of the source document: what happens, what it is called here, whether it is retried.
+CLASSIFICATION = {
+    "SocketTimeoutException": ("code-NAVIGATION_TIMEOUT", "NAVIGATION_TIMEOUT", True),
+    "ConnectException": ("code-CONNECTION_FAILED", "CONNECTION_FAILED", True),
+    "IOException": ("picture", "IO_ERROR", True),  # that cannot be written
+    "IllegalArgumentException": ("code-SELECTOR_NOT_FOUND", "SELECTOR_NOT_FOUND", False),
+    "SecurityException": ("code-TARGET_NOT_ALLOWED", "TARGET_NOT_ALLOWED", False),
+    "IllegalStateException": ("code-NOT_A_PAGE", "NOT_A_PAGE", False),
+}
+
+
+async def test_errors_are_retried_or_not_as_the_table_says(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S2 E10
+    def broken(part: Part) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Part, "publish", broken)
+    rows = CLASSIFICATION.values()
+    jobs = [await world.shot(url=f"https://example.com/{what}/a") for what, _, _ in rows]
+    ended = [await world.ended(job_id) for job_id in jobs]
+    assert [(one["errorCode"], one["retryCount"], one["isRetryable"]) for one in ended] == [
+        (code, 2 if again else 0, again) for _, code, again in rows
+    ]
+    assert ended[3]["lastFailureReason"] == "Nothing that can be seen on the page matches the selector."
+    assert await world.balance() == (100, 0, 0)
 
 
 # -- prevention of races ----------------------------------------------------------------------------------------------
