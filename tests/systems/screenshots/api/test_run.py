@@ -76,6 +76,7 @@ def test_one_command_takes_a_picture_of_a_sample_page_and_ctrl_c_stops_all_of_it
         first = 'attempts_succeeded_total{attempt="1",task="SCREENSHOT"} 1.0'
         assert until(lambda: first in httpx2.get(worker).text, 5)
         redis = shutil.which("redis-server") is not None
+        assert not redis or (data / "redis" / "url").stat().st_mode & 0o077 == 0
         assert any(f"handed out by {'Redis' if redis else 'the database'}" in line for line in said)
         tree = [pid for pid in family(process.pid) if pid != process.pid]
         began = time.monotonic()
