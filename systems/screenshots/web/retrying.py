@@ -7,7 +7,10 @@ against the scheduler, give one run. Here it is only told apart why a retry was 
 from __future__ import annotations
 
 from holdfast import Conflict, Holdfast, JobRow, State
+from holdfast.logs import Log
 from systems.screenshots.web.problems import Refused
+
+log = Log("screenshots.retrying")
 
 
 async def retry(app: Holdfast, row: JobRow, *, by: str) -> int:
@@ -15,11 +18,15 @@ async def retry(app: Holdfast, row: JobRow, *, by: str) -> int:
     if row.state is State.COMPLETE:
         raise _not_retryable(app, row)
     try:
-        return await app.retry(row.id, by=by)
+        place = await app.retry(row.id, by=by)
     except Conflict:
         if row.state is State.PROCESSING and await _still_runs(app, row):
             raise _not_retryable(app, row) from None
         raise
+    log.info("retry.manual", job_id=row.id, by=by, was=row.state.value, place=place)
+    if row.state is State.QUEUED:
+        log.info("retry.replaced", job_id=row.id, by=by, was_due=row.run_at.isoformat())
+    return place
 
 
 async def _still_runs(app: Holdfast, row: JobRow) -> bool:

@@ -134,8 +134,9 @@ async def test_of_ten_clicks_at_once_one_is_accepted_and_runs_and_is_paid(world:
 
 
 async def test_a_retry_of_a_waiting_job_costs_nothing_and_leaves_no_second_run(
-    make_world: Callable[..., World],
+    make_world: Callable[..., World], caplog: pytest.LogCaptureFixture
 ) -> None:  # S2 S3 E33
+    caplog.set_level("INFO", "screenshots")
     slow = '[tasks.SCREENSHOT]\nmax_attempts = 3\nbackoff = { fixed = "1h", jitter = "none" }\n'
     async with make_world(policies=slow).open(credits=1) as world:
         url = "https://example.com/fail-1/x"
@@ -146,6 +147,9 @@ async def test_a_retry_of_a_waiting_job_costs_nothing_and_leaves_no_second_run(
         assert (await world.ended(job_id))["status"] == "COMPLETED"
         assert world.browser.taken[url] == 2  # type: ignore[attr-defined]
         assert await world.balance() == (0, 0, 1)
+        told = [line for line in caplog.messages if line.startswith("retry.")]
+        assert [line.split()[0] for line in told] == ["retry.manual", "retry.replaced"]
+        assert all(f"job_id={job_id} by=user:7 (key ann)" in line for line in told)
 
 
 async def test_a_stuck_job_is_retried_by_its_owner_before_the_sweep_comes(
