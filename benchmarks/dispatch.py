@@ -38,14 +38,21 @@ def later() -> timedelta:
     return timedelta(seconds=_chance.uniform(3600, 30 * 24 * 3600))
 
 
-async def timed(name: str, things: Sequence[Any], verb: Callable[[Any], Awaitable[Any]]) -> bool:
-    """Call *verb* with each of these; whether it is quick enough."""
+async def timed(
+    name: str,
+    things: Sequence[Any],
+    verb: Callable[[Any], Awaitable[Any]],
+    before: Callable[[], Awaitable[None]] | None = None,
+) -> bool:
+    """Call *verb* with each of these, and what must be done *before* it; whether it is quick enough."""
     spans = []
     for thing in things:
+        if before is not None:
+            await before()
         began = time.perf_counter()
         await verb(thing)
         spans.append((time.perf_counter() - began) * 1000)
-    p99 = statistics.quantiles(spans, n=100)[98]
+    p99 = statistics.quantiles(spans, n=100, method="inclusive")[98]  # never above the slowest
     fits = p99 <= WANTED
     print(
         f"  {name:<28} p50 {statistics.median(spans):6.2f} ms   p99 {p99:6.2f} ms   max {max(spans):6.2f} ms"
@@ -114,7 +121,15 @@ async def postgres(jobs: int, verbs: int) -> bool:
         fits.append(
             await timed("claim what is due, by hint", hints, lambda hint: store.claim_jobs(session, hint))
         )
-        fits.append(await timed("let 10 into line", range(verbs // 20), lambda _: store.promote(10)))
+
+        async def ten_are_due() -> None:
+            await store.enqueue([_new(timedelta(milliseconds=1)) for _ in range(10)])
+            await asyncio.sleep(0.002)
+
+        await store.promote(BULK)  # it lets all in that are due, however many that is
+        fits.append(
+            await timed("let 10 into line", range(verbs // 4), lambda _: store.promote(BULK), ten_are_due)
+        )
         fits.append(
             await timed("claim what is due", range(verbs // 2), lambda _: store.claim(session, [LANE], 1))
         )

@@ -124,7 +124,7 @@ class Desk(ABC):
         most = optional(longer_than)
         return await stuck.find_stuck(await self.engine(), where, longer_than=most, limit=limit)
 
-    async def take_back(self, jobs: Sequence[StuckJob]) -> int:
+    async def take_back(self, jobs: Sequence[StuckJob], *, by: str = "api") -> int:
         """Take these stuck jobs from their workers: they fail with `STUCK` and are retried, or become dead letters. How many;
-        one that has ended since, or that somebody else was first with, is left alone."""
-        return await stuck.take_back(await self.engine(), jobs)
+        one that has ended since, or that somebody else was first with, is left alone. *by* goes on record."""
+        return await stuck.take_back(await self.engine(), jobs, by=by)

@@ -102,10 +102,24 @@ def migrate(app: str, environment: Mapping[str, str]) -> None:
         raise NotStarted("migration")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def workers(app: str, environment: Mapping[str, str], processes: int) -> tuple[Child, str]:
+    """The workers of *app*, and a line that says where each tells its figures: what it has run is counted by itself alone."""
+    first = free_port(processes)
+    work = ("worker", app, "--processes", str(processes), "--metrics-port", str(first))
+    places = " ".join(f"http://127.0.0.1:{first + number}/metrics" for number in range(processes))
+    return python("worker", environment, "holdfast", *work), f"  metrics    curl {places}"
+
+
+def free_port(several: int = 1) -> int:
+    """The first of *several* in a row."""
+    while True:
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError, OverflowError):
+            first = 0
+            for number in range(several):
+                probe = stack.enter_context(socket.socket())
+                probe.bind(("127.0.0.1", first + number if first else 0))
+                first = first or int(probe.getsockname()[1])
+            return first
 
 
 def private_file(file: Path, content: str) -> None:

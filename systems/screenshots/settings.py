@@ -23,7 +23,7 @@ class Settings:
     images_dir: Path = Path("data/images")
     policies_file: Path = HERE / "holdfast.toml"  #: policies per type, limits per user, windows (S10)
     sla_file: Path = HERE / "sla.toml"  #: what customers are promised (E76)
-    screenshot_price: int = 1  #: in credits
+    screenshot_price: int = 1  #: in credits; 0 sells nothing, and then no quota of retries or credits holds
     pdf_price: int = 2
     shot_seconds: float = 20.0  #: of one picture, with everything
     sittings: int = 2  #: pictures at a time, of one worker process
@@ -32,8 +32,9 @@ class Settings:
     stuck_after_sec: int = 1_800  #: an attempt that runs longer is stuck
     stuck_jobs_every_sec: int = 300  #: how often such attempts are looked for (S4) …
     stuck_jobs_batch: int = 100  #: … and how many of them are taken back at a time
-    failed_jobs_every_sec: int = 30  #: at the latest: the engine lets retries …
-    delayed_jobs_every_sec: int = 10  #: … and whatever else is due into line within 1 s (S4)
+    #: The engine lets what is due into line within 1 s (S4); later than this, the scheduler's status calls it late …
+    failed_jobs_every_sec: int = 30  #: … for retries
+    delayed_jobs_every_sec: int = 10  #: … for whatever is due
     books_every_sec: int = 5  #: how far analytics and promises may be behind
     job_retention_sec: int = 2_592_000
 

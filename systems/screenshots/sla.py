@@ -13,6 +13,7 @@ credits are a grant whose id is made of both.
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -36,6 +37,35 @@ class Kind(StrEnum):
     RETRY = "RETRY"
 
 
+class Place(NamedTuple):
+    """Of a breach in the list of all; many are found at one moment."""
+
+    found_at: float
+    job_id: str
+    kind: str
+
+    def __str__(self) -> str:
+        return "/".join(map(str, self))
+
+    @classmethod
+    def read(cls, text: str) -> Place | None:
+        """What `str` wrote; None for anything else."""
+        found_at, _, rest = text.partition("/")
+        job_id, _, kind = rest.partition("/")
+        try:
+            at = float(found_at)
+        except ValueError:
+            return None
+        return (
+            cls(at, job_id, kind)
+            if math.isfinite(at) and job_id.isprintable() and kind in tuple(Kind)
+            else None
+        )
+
+
+NEWEST = Place(1e18, "", "")
+
+
 class Breach(NamedTuple):
     job_id: str
     kind: str
@@ -46,6 +76,10 @@ class Breach(NamedTuple):
     found_at: float
     credits: int
     compensated_at: float | None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.found_at, self.job_id, self.kind)
 
     def as_json(self) -> dict[str, Any]:
         moments = {
@@ -106,12 +140,13 @@ class Sla:
         await self._compensate(at)
         return found
 
-    async def breaches(self, *, limit: int = 50, before: float | None = None) -> list[Breach]:
-        """Newest first."""
+    async def breaches(self, *, limit: int = 50, after: Place | None = None) -> list[Breach]:
+        """Newest first; *after* is the place of the last one before."""
         rows = await self._books.run(
-            f"SELECT {', '.join(Breach._fields)} FROM screenshots_breach WHERE found_at < $1"
-            " ORDER BY found_at DESC, job_id LIMIT $2",
-            1e18 if before is None else before,
+            f"SELECT {', '.join(Breach._fields)} FROM screenshots_breach"
+            " WHERE found_at < $1 OR (found_at = $1 AND (job_id, kind) > ($2, $3))"
+            " ORDER BY found_at DESC, job_id, kind LIMIT $4",
+            *(after or NEWEST),
             limit,
         )
         return [Breach(*row) for row in rows]

@@ -154,7 +154,7 @@ async def test_hooks_are_told_the_same_of_lost_late_and_stuck_attempts(world: Wo
     await world.advance("61s")
     await world.store.retry(last, "ann", kind=Kind.manual_retry)
     assert facts(told, last)[2:] == [
-        ("failed", 1, 1, {"error_code": "WORKER_LOST"}),
+        ("failed", 1, 1, {"error_code": "WORKER_LOST", "by": "ann"}),
         ("manual_retry", 1, 0, {"by": "ann"}),
     ]
     await settle(world, done())

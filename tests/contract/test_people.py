@@ -8,7 +8,8 @@ import pytest
 
 from holdfast.domain.job import DeadLetterFilter, Event, JobFilter, JobId, JobSpec, NewJob
 from holdfast.domain.moves import Kind, State
-from holdfast.engine.ports import Moved, Retention, Transaction
+from holdfast.domain.verdict import Failure
+from holdfast.engine.ports import Moved, Retention, Stuck, Transaction
 from holdfast.errors import Conflict, UnknownJob, UsageError
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, MINUTE, World, bury, done, failed, retry
@@ -76,6 +77,39 @@ async def test_a_stuck_job_is_reclaimed_and_run_now(world: World) -> None:  # E3
     row = await world.row(job_id)
     assert (row.state, row.generation, row.attempt) == (State.QUEUED, 1, 1)
     assert (await world.claim_one()).lease.epoch > old.lease.epoch
+
+
+async def test_of_two_who_see_an_attempt_stuck_one_takes_it_and_it_runs_once(
+    world: World,
+) -> None:  # E2a E30 E33 S2
+    job_id = await world.enqueue(max_attempts=2)
+    session = await world.session(ttl=timedelta(hours=2))
+    seen = Stuck((await world.claim_one(session)).lease, Failure.of("STUCK"))
+    with pytest.raises(Conflict, match="is being processed"):
+        await manual(world, job_id)  # nobody says that it is stuck
+    await manual(world, job_id, stuck=seen)
+    with pytest.raises(Conflict, match="in line"):
+        await manual(world, job_id, stuck=seen)
+    row = await world.row(job_id)
+    assert (row.state, row.generation, row.attempt, row.crashes, row.manual_retry_count) == (
+        State.QUEUED,
+        1,
+        1,
+        0,
+        1,
+    )
+    assert await world.kinds(job_id) == ["queued", "processing", "reclaimed", "manual_retry"]
+    [taken] = [
+        e for e in await world.store.events(after=0, limit=100, job_id=job_id) if e.kind == "reclaimed"
+    ]
+    assert taken.meta == {"error_code": "STUCK", "by": "ann"}
+    last = await world.claim_one(session)
+    with pytest.raises(Conflict, match="is being processed"):
+        await manual(world, job_id, stuck=seen)  # that attempt is over
+    await manual(world, job_id, stuck=Stuck(last.lease, Failure.of("STUCK")))
+    row = await world.row(job_id)
+    assert (row.state, row.generation, row.attempt) == (State.QUEUED, 2, 0)
+    assert [a.outcome for a in await world.store.attempts(job_id)] == ["reclaimed", "reclaimed"]
 
 
 @pytest.mark.parametrize("state", ["complete", "processing", "queued"])

@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.job import Lane
+from holdfast.domain.job import JobId, Lane
 from holdfast.engine.ports import Reclaim
 from tests.contract.world import LANE, MINUTE, World, bury, done, retry
 
 FAIR = LANE._replace(fair=True)
 HALF_HOUR = {"email": timedelta(minutes=30)}
+
+
+async def last_said(world: World, job_id: JobId) -> dict[str, Any]:
+    return (await world.store.events(after=0, limit=100, job_id=job_id))[-1].meta
 
 
 async def test_an_attempt_is_stuck_when_it_runs_longer_than_its_task_may(world: World) -> None:  # E30
@@ -67,12 +71,12 @@ async def test_a_lost_or_overrun_attempt_is_not_stuck_but_expired(world: World) 
     assert len(await world.store.expired(10)) == 2
 
 
-async def test_a_stuck_attempt_is_taken_back_under_its_epoch_and_counts(world: World) -> None:  # E30
+async def test_a_stuck_attempt_is_taken_back_under_its_epoch_and_counts(world: World) -> None:  # E30 S8
     session = await world.session(ttl=timedelta(hours=2))
     job_id = await world.enqueue()
     old = await world.claim_one(session)
     await world.advance("31m")
-    take = [Reclaim(old.lease, retry(0, "STUCK"), crashed=False)]
+    take = [Reclaim(old.lease, retry(0, "STUCK"), crashed=False, by="ann")]
     assert await world.store.reclaim(take) == 0  # its lease has not run out
     assert await world.store.reclaim(take, stuck=True) == 1
     assert await world.store.reclaim(take, stuck=True) == 0
@@ -80,6 +84,7 @@ async def test_a_stuck_attempt_is_taken_back_under_its_epoch_and_counts(world: W
     row = await world.row(job_id)
     assert (row.state, row.attempt, row.crashes, row.retry_type) == ("queued", 1, 0, "AUTOMATIC")
     assert await world.kinds(job_id) == ["queued", "processing", "reclaimed"]
+    assert await last_said(world, job_id) == {"error_code": "STUCK", "by": "ann"}
     [attempt] = await world.store.attempts(job_id)
     assert attempt.outcome == "reclaimed"
     assert attempt.failure is not None
@@ -91,11 +96,13 @@ async def test_a_stuck_attempt_is_taken_back_under_its_epoch_and_counts(world: W
     assert await world.settle(new, done("2")) == "applied"
 
 
-async def test_the_last_attempt_of_a_stuck_job_ends_it(world: World) -> None:  # E30 E32
+async def test_the_last_attempt_of_a_stuck_job_ends_it(world: World) -> None:  # E30 E32 S8
     job_id = await world.enqueue(max_attempts=1)
     claimed = await world.claim_one(await world.session(ttl=timedelta(hours=2)))
     await world.advance("31m")
-    assert await world.store.reclaim([Reclaim(claimed.lease, bury("STUCK"), crashed=False)], stuck=True) == 1
+    take = [Reclaim(claimed.lease, bury("STUCK"), crashed=False, by="ann")]
+    assert await world.store.reclaim(take, stuck=True) == 1
+    assert await last_said(world, job_id) == {"error_code": "STUCK", "by": "ann"}
     row = await world.row(job_id)
     assert (row.state, row.error_code) == ("failed", "STUCK")
 

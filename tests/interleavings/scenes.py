@@ -12,13 +12,13 @@ from holdfast.domain.job import JobId, JobSpec, Lane, Lease, NewJob, Session, Se
 from holdfast.domain.moves import Kind
 from holdfast.domain.proviso import ANYHOW, Proviso
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.engine.ports import Reclaim
+from holdfast.engine.ports import Reclaim, Stuck
 from holdfast.errors import Conflict, StoreUnavailable
 from holdfast.stores.postgres import PostgresStore
 from holdfast.wiring import SystemIds
 
 _ids, _numbers = SystemIds(), count(1)
-_BOOM, _LOST = Failure("BOOM", "BOOM happened"), Failure.of("WORKER_LOST")
+_BOOM, _LOST, _STUCK = Failure("BOOM", "BOOM happened"), Failure.of("WORKER_LOST"), Failure.of("STUCK")
 _SOON, _HOUR = timedelta(milliseconds=1), timedelta(hours=1)
 WORDS: dict[str, Verdict] = {
     "complete": Complete("1"),
@@ -49,8 +49,14 @@ AS_READ: list[tuple[str, str, str]] = [
 ]
 
 
+#: People who have seen an attempt run for too long, and take it from a worker that lives.
+STUCK: list[tuple[str, str, str]] = [
+    ("running", "retry stuck", other) for other in ("retry stuck", "complete")
+]
+
+
 def pairs() -> list[tuple[str, str, str]]:
-    return AS_READ + [
+    return (AS_READ + STUCK) + [
         (scene, *pair) for scene, verbs in SCENES.items() for pair in combinations_with_replacement(verbs, 2)
     ]
 
@@ -137,10 +143,11 @@ async def _time_out(store: PostgresStore, verb: str, stage: Stage, other: Sessio
 
 async def _person(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
     terms = stage.read if verb.endswith("as read") else ANYHOW
+    stuck = Stuck(stage.lease, _STUCK) if verb.endswith("stuck") and stage.lease is not None else None
     try:
         match verb.split()[0]:
             case "retry":
-                await store.retry(stage.job_id, "ann", kind=Kind.manual_retry, proviso=terms)
+                await store.retry(stage.job_id, "ann", kind=Kind.manual_retry, proviso=terms, stuck=stuck)
             case "cancel":
                 await store.cancel(stage.job_id, "ann", "", proviso=terms)
             case "discard":
@@ -156,7 +163,15 @@ async def _lose(store: PostgresStore, verb: str, stage: Stage, other: Session) -
 
 
 #: Verbs that may be told that they lost.
-PERSONS = ("retry", "cancel", "discard", "retry as read", "cancel as read", "discard as read")
+PERSONS = (
+    "retry",
+    "cancel",
+    "discard",
+    "retry as read",
+    "cancel as read",
+    "discard as read",
+    "retry stuck",
+)
 _CALLS: dict[str, Callable[[PostgresStore, str, Stage, Session], Awaitable[str]]] = {
     "lose": _lose,
     "claim": _claim,

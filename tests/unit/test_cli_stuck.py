@@ -12,6 +12,7 @@ import structlog
 
 from holdfast import Holdfast
 from holdfast.cli import main
+from holdfast.cli.options import me
 
 Capture = pytest.CaptureFixture[str]
 URL = "sqlite:///held.db"
@@ -75,6 +76,7 @@ def test_what_is_stuck_is_listed_and_taken_back(capsys: Capture, held: list[str]
     assert [one["id"] for one in answer(capsys, "stuck", *now)["jobs"]] == held[:1]
     assert run(capsys, "take-back", *app, *now) == "1 of 1 stuck jobs are taken back\n"
     assert run(capsys, "take-back", *app, *now) == "0 of 0 stuck jobs are taken back\n"
+    assert me() in run(capsys, "show", held[1], *app)  # S8
 
 
 def test_without_an_app_it_says_what_it_needs(capsys: Capture) -> None:  # E30 E67

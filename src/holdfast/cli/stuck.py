@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli.filters import Where, filtered
 from holdfast.cli.opening import ask
-from holdfast.cli.options import AppOption, JsonOption, UrlOption
+from holdfast.cli.options import AppOption, JsonOption, UrlOption, me
 from holdfast.cli.views import print_json
 from holdfast.errors import UsageError
 
@@ -71,7 +71,7 @@ def take_back(
 
     async def move(app: Holdfast) -> tuple[int, int]:
         found = await _find(app, longer_than, limit=limit, ids=ids or None, **where)
-        return len(found), await app.take_back(found)
+        return len(found), await app.take_back(found, by=me())
 
     found, done = ask(app, url, move)
     if as_json:

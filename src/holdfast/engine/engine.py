@@ -33,7 +33,7 @@ from holdfast.domain.moves import FINISHED, NOTES, Kind
 from holdfast.domain.outbox import NewMessage
 from holdfast.domain.policy import Retry, judge_crash, judge_failure
 from holdfast.domain.proviso import ANYHOW, Proviso
-from holdfast.domain.verdict import Failure, RetryAfter, Verdict
+from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
 from holdfast.engine.admission import Admission
 from holdfast.engine.artefacts import Keeper
 from holdfast.engine.broker import Broker
@@ -54,6 +54,7 @@ from holdfast.engine.ports import (
     Retention,
     Rng,
     Store,
+    Stuck,
 )
 from holdfast.engine.presentable import presentable
 from holdfast.engine.publishing import Publishing
@@ -61,6 +62,7 @@ from holdfast.engine.settings import Settings
 from holdfast.engine.steering import Steering
 from holdfast.engine.tasks import STUCK_ACTIONS, Task
 from holdfast.errors import (
+    Changed,
     Conflict,
     InsufficientCredits,
     QuotaExceeded,
@@ -218,9 +220,12 @@ class Engine(Steering, Explaining, Outside, Publishing):
                 break
         return total
 
-    async def reclaim_stuck(self, stuck: Sequence[Expired], limits: Mapping[str, timedelta]) -> int:
-        """Take back leases that still hold, from attempts that run on for longer than the *limits* of their tasks; how many."""
-        reclaims = [self._judge_stuck(one, limits[one.lane.task]) for one in stuck]
+    async def reclaim_stuck(
+        self, stuck: Sequence[Expired], limits: Mapping[str, timedelta], *, by: str = ""
+    ) -> int:
+        """Take back leases that still hold, from attempts that run on for longer than the *limits* of their tasks; how many. *by*
+        goes on record."""
+        reclaims = [self._judge_stuck(one, limits[one.lane.task])._replace(by=by) for one in stuck]
         done = await self._reclaim_each(reclaims, stuck=True)
         self._put_back(stuck, reclaims, done)
         return done
@@ -245,9 +250,8 @@ class Engine(Steering, Explaining, Outside, Publishing):
         return sum([await self._reclaim_each([one], stuck=stuck) for one in reclaims])
 
     def _judge_stuck(self, stuck: Expired, most: timedelta) -> Reclaim:
-        told = f"attempt {stuck.attempt} ran longer than {spell(most)} at worker {stuck.worker}"
         verdict = judge_failure(
-            Failure.of("STUCK", told),
+            _stuck_failure(stuck, most),
             self.tasks[stuck.lane.task].policy.retry,
             attempt=stuck.attempt,
             max_attempts=stuck.max_attempts,
@@ -360,9 +364,34 @@ class Engine(Steering, Explaining, Outside, Publishing):
             if row.owner != owner:
                 raise Conflict(f"job {job_id} belongs to another owner")
         forget = await self._steps_from(known, from_step) if from_step is not None else None
-        place = await self.store.retry(known, by, kind=Kind.manual_retry, forget=forget, proviso=proviso)
+        place = await self._retry(known, by, forget, proviso)
         self.observers.retried(Kind.manual_retry)
         self._moved(known)
+        return place
+
+    async def _retry(self, job_id: JobId, by: str, forget: Collection[str] | None, proviso: Proviso) -> int:
+        """In one move, also where it is to be taken from a worker that lives: of two who ask, one is refused."""
+
+        async def retry(stuck: Stuck | None) -> int:
+            return await self.store.retry(
+                job_id, by, kind=Kind.manual_retry, forget=forget, proviso=proviso, stuck=stuck
+            )
+
+        try:
+            return await retry(None)
+        except Changed:
+            raise
+        except Conflict:
+            limits = self.stuck_limits()
+            found = await self.store.stuck(limits, 1, ids=[job_id]) if limits else []
+            if not found:
+                raise
+        [attempt] = found
+        failure = _stuck_failure(attempt, limits[attempt.lane.task])
+        place = await retry(Stuck(attempt.lease, failure))
+        is_last = attempt.attempt >= attempt.max_attempts
+        verdict = Bury(failure) if is_last else RetryAfter(timedelta(), failure)
+        self.observers.reclaimed([(attempt, Reclaim(attempt.lease, verdict, crashed=False))], 1)
         return place
 
     async def _steps_from(self, job_id: JobId, name: str) -> Collection[str]:
@@ -507,3 +536,8 @@ class Engine(Steering, Explaining, Outside, Publishing):
 
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int = 50) -> list[DeadLetterGroup]:
         return await self.store.dead_letter_groups(where, limit)
+
+
+def _stuck_failure(stuck: Expired, most: timedelta) -> Failure:
+    told = f"attempt {stuck.attempt} ran longer than {spell(most)} at worker {stuck.worker}"
+    return Failure.of("STUCK", told)

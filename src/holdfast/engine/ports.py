@@ -111,6 +111,14 @@ class Reclaim(NamedTuple):
     lease: Lease
     verdict: Verdict
     crashed: bool  #: the worker was lost, as against an attempt that overran
+    by: str = ""  #: who took it back, where that was a person
+
+
+class Stuck(NamedTuple):
+    """An attempt that runs on for too long while its lease holds, and what it is called."""
+
+    lease: Lease
+    failure: Failure
 
 
 class Moved(NamedTuple):
@@ -311,11 +319,13 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         forget: Collection[str] | None = None,
         queue: str | None = None,
         proviso: Proviso = ANYHOW,
+        stuck: Stuck | None = None,
     ) -> int:
         """Failed or cancelled → queued as a new generation; waiting or stuck → due now. Else `Conflict`. As a redrive (*kind*)
         only of a dead letter.
 
-        *forget* names the steps to run anew (None: keep all). Answers the place in its line, counted from 1.
+        Stuck is an attempt whose lease has run out and, where it is still the current one, that of *stuck*; it is taken from
+        its worker in this move. *forget* names the steps to run anew (None: keep all). Answers the place in its line, counted from 1.
         """
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:

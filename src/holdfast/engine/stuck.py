@@ -29,14 +29,14 @@ async def find_stuck(
     return [StuckJob(attempt, wanted[attempt.lane.task]) for attempt in found]
 
 
-async def take_back(engine: Engine, jobs: Sequence[StuckJob]) -> int:
+async def take_back(engine: Engine, jobs: Sequence[StuckJob], *, by: str) -> int:
     """How many; of the others somebody else was first, or they have ended."""
     several("jobs", jobs, StuckJob, "what app.stuck() has found")
     unknown = [job.task for job in jobs if job.task not in engine.tasks]
     if unknown:
         raise UnknownTask(unknown[0], engine.tasks)
     limits = {job.task: job.longer_than for job in jobs}
-    return await engine.reclaim_stuck([job.found for job in jobs], limits) if jobs else 0
+    return await engine.reclaim_stuck([job.found for job in jobs], limits, by=by) if jobs else 0
 
 
 def stuck_view(one: StuckJob) -> dict[str, Any]:

@@ -155,7 +155,8 @@ async def search_stuck_jobs(request: Request, body: StuckAsked | None = None) ->
 )
 async def process_stuck_jobs(request: Request, body: StuckAsked | None = None) -> Response:
     found = await _find(request, body or StuckAsked())
-    return answer({"found": len(found), "processed": await app_of(request).take_back(found)})
+    done = await app_of(request).take_back(found, by=caller_of(request).name)
+    return answer({"found": len(found), "processed": done})
 
 
 async def _list(request: Request, asked: StuckAsked) -> Response:

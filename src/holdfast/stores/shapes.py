@@ -175,8 +175,8 @@ def repeated(settlements: Sequence[Settlement], answers: dict[Lease, Answer]) ->
     return [rest.pop(s.lease, Answer.REPEATED) for s in settlements]
 
 
-def stuck_failure(*, overran: bool) -> Failure:
-    """Why a job that a person takes from its holder was stuck."""
+def lost_failure(*, overran: bool) -> Failure:
+    """Why the lease of a job that a person retries had run out."""
     return Failure.of("EXECUTION_TIMEOUT" if overran else "WORKER_LOST")
 
 

@@ -19,6 +19,7 @@ from systems.common.running import (
     run_system,
     start_all,
     stop_all,
+    workers,
 )
 
 
@@ -44,13 +45,13 @@ def _run(given: argparse.Namespace, stopped: threading.Event) -> int:
             "gateway", environment, "systems.converter.gateway", "--port", str(at), *faults, says_ready=True
         )
         web = python("web", environment, "systems.converter.web", *place, says_ready=True)
-        work = ("worker", "systems.converter.app:app", "--processes", str(given.workers))
-        children = [gateway, web, python("worker", environment, "holdfast", *work)]
+        worker, metrics = workers("systems.converter.app:app", environment, given.workers)
+        children = [gateway, web, worker]
         stack.callback(stop_all, children, last=[gateway])
         if given.store == "postgres":
             migrate("systems.converter.app:app", environment)
         address = start_all(children, web)
-        _say(address, data, given.data, at if given.faults else None)
+        _say(address, data, given.data, metrics, at if given.faults else None)
         keep_up(children, stopped)
     return 0
 
@@ -64,7 +65,7 @@ def _environment(data: Path, url: str, gateway_port: int) -> dict[str, str]:
     return around(defaults, {"DATABASE_URL": url, "GATEWAY_URL": f"http://127.0.0.1:{gateway_port}"})
 
 
-def _say(address: str, data: Path, shown: Path, faults_at: int | None) -> None:
+def _say(address: str, data: Path, shown: Path, metrics: str, faults_at: int | None) -> None:
     from systems.converter.samples import SAMPLES
 
     samples = data / "samples"
@@ -78,6 +79,7 @@ def _say(address: str, data: Path, shown: Path, faults_at: int | None) -> None:
         f"  the API    curl -b {jar} -c {jar} -F file=@{samples_of(shown)} -F mapping=jats {address}/api/upload"
     )
     print(f"             curl -b {jar} {address}/api/jobs")
+    print(metrics)
     print(f"  the data   {data}: jobs, uploads, results; remove it to begin anew")
     if faults_at is not None:
         print(

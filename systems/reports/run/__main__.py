@@ -24,6 +24,7 @@ from systems.common.running import (
     run_system,
     start_all,
     stop_all,
+    workers,
 )
 from systems.reports.samples import SAMPLES
 
@@ -47,26 +48,25 @@ def _run(given: argparse.Namespace, stopped: threading.Event) -> int:
             url = stack.enter_context(PrivatePostgres(data / "postgres")).url
         model_port = free_port()
         environment = _environment(data, url, model_port)
-        model, web, _ = children = _children(given, environment, model_port)
+        worker, metrics = workers("systems.reports.app:app", environment, given.workers)
+        model, web, _ = children = [*_children(given, environment, model_port), worker]
         stack.callback(stop_all, children, last=[model])
         if given.store == "postgres":
             migrate("systems.reports.app:app", environment)
         _make_key(data / _KEY_FILE, url)
         address = start_all(children, web)
-        _say(address, data, given.data, model_port if given.faults else None)
+        _say(address, data, given.data, metrics, model_port if given.faults else None)
         keep_up(children, stopped)
     return 0
 
 
 def _children(given: argparse.Namespace, environment: Mapping[str, str], model_port: int) -> list[Child]:
-    """The model, the API and the worker, in this order."""
+    """The model and the API, in this order."""
     faults = ["--faults"] if given.faults else []
     place = ("--host", given.host, "--port", str(given.port))
-    work = ("worker", "systems.reports.app:app", "--processes", str(given.workers))
     return [
         python("model", environment, "systems.provider", "--port", str(model_port), *faults, says_ready=True),
         python("web", environment, "systems.reports.web", *place, says_ready=True),
-        python("worker", environment, "holdfast", *work),
     ]
 
 
@@ -100,7 +100,7 @@ def _make_key(file: Path, url: str) -> None:
         private_file(file, secret)
 
 
-def _say(address: str, data: Path, shown: Path, faults_at: int | None) -> None:
+def _say(address: str, data: Path, shown: Path, metrics: str, faults_at: int | None) -> None:
     for name, text in SAMPLES.items():
         (data / "documents" / name).write_text(text)
     print(f"ready: {address}")
@@ -111,6 +111,7 @@ def _say(address: str, data: Path, shown: Path, faults_at: int | None) -> None:
     )
     print(f'             curl -H "authorization: bearer $KEY" {address}/reports')
     print(f"  the watch  cp {shown / 'documents' / 'invoice-2.txt'} {shown / 'documents' / 'inbox'}/")
+    print(metrics)
     print(f"  the data   {data}: documents, reports, schemas, jobs; remove it to begin anew")
     if faults_at is not None:
         print(

@@ -25,6 +25,7 @@ from systems.common.running import (
     run_system,
     start_all,
     stop_all,
+    workers,
 )
 from systems.screenshots.run.chromium import see_to_chromium
 from systems.screenshots.run.redis import is_installed, private_redis
@@ -56,25 +57,24 @@ def _run(given: argparse.Namespace, stopped: threading.Event) -> int:
         pages = free_port()
         environment = _environment(data, url, redis, pages)
         Settings.read(environment)  # what cannot be read is told once, here
-        children = _children(given, environment, pages)
+        worker, metrics = workers(_APP, environment, given.workers)
+        children = [*_children(given, environment, pages), worker]
         stack.callback(stop_all, children, within=2.0)
         if given.store == "postgres":
             migrate(_APP, environment)
         asyncio.run(_make_keys(data, url))
         address = start_all(children, children[1])
-        _say(address, data, given.data, pages, redis=bool(redis))
+        _say(address, data, given.data, pages, metrics, redis=bool(redis))
         keep_up(children, stopped)
     return 0
 
 
 def _children(given: argparse.Namespace, environment: Mapping[str, str], pages: int) -> list[Child]:
-    """The pages, the API and the worker, in this order."""
+    """The pages and the API, in this order."""
     place = ("--host", given.host, "--port", str(given.port))
-    work = ("worker", _APP, "--processes", str(given.workers))
     return [
         python("pages", environment, "systems.screenshots.samples", "--port", str(pages), says_ready=True),
         python("web", environment, "systems.screenshots.web", *place, says_ready=True),
-        python("worker", environment, "holdfast", *work),
     ]
 
 
@@ -98,7 +98,7 @@ async def _make_keys(data: Path, url: str) -> None:
         await app.credits.grant(OWNER, CREDITS, source="demo", id="make-run")
 
 
-def _say(address: str, data: Path, shown: Path, pages: int, *, redis: bool) -> None:
+def _say(address: str, data: Path, shown: Path, pages: int, metrics: str, *, redis: bool) -> None:
     shots, key = f"{address}/api/v1/screenshots", '-H "authorization: bearer $KEY"'
     admin, operator = f"{address}/api/v1/admin", '-H "authorization: bearer $OPERATOR"'
     body = f'{{"url": "http://127.0.0.1:{pages}/article", "format": "png", "fullPage": true}}'
@@ -109,6 +109,7 @@ def _say(address: str, data: Path, shown: Path, pages: int, *, redis: bool) -> N
     print(f"  again      curl {key} -X POST {shots}/ID/retry; curl {key} {shots}/ID/audit")
     print(f"  credits    curl {key} {address}/api/v1/credits")
     print(f"  operators  curl {operator} {admin}/workers/status; curl {operator} {admin}/analytics")
+    print(f"{metrics} (the worker); curl {operator} {address}/metrics (the API)")
     print(f"  samples    http://127.0.0.1:{pages}/ (article, colours, long)")
     how = "Redis" if redis else "the database; with redis-server installed, or REDIS_URL, by Redis"
     print(f"  dispatch   jobs are handed out by {how}")

@@ -24,7 +24,7 @@ def is_installed() -> bool:
 
 @contextlib.contextmanager
 def private_redis(folder: Path) -> Iterator[str]:
-    """Its address, with the password."""
+    """Its address, with the password. Whoever may read the folder's own files finds it in `url`, for redis-cli."""
     folder.mkdir(parents=True, exist_ok=True)
     port, password = free_port(), secrets.token_hex(16)
     settings = folder / "redis.conf"  # not on the command line, where anybody on this machine can read it
@@ -44,7 +44,10 @@ def private_redis(folder: Path) -> Iterator[str]:
         )
     try:
         _wait_until_ready(process, port)
-        yield f"redis://:{password}@127.0.0.1:{port}/0"
+        # With the name of the user, which redis-cli does not leave out by itself.
+        address = f"redis://default:{password}@127.0.0.1:{port}/0"
+        private_file(folder / "url", address)
+        yield address
     finally:
         process.terminate()
         try:
@@ -52,7 +55,8 @@ def private_redis(folder: Path) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        settings.unlink(missing_ok=True)
+        for file in (settings, folder / "url"):
+            file.unlink(missing_ok=True)
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:

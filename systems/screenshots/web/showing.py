@@ -16,6 +16,7 @@ STATUS = {
     State.CANCELLED: "CANCELLED",
 }
 PRIORITY = {10: "HIGH", 0: "NORMAL", -10: "LOW"}
+_HOPELESS = frozenset(code.value for code, known in CODES.items() if not known.again)
 #: What people do with a job, as the trail tells it.
 AUDITED = {
     "queued": "REQUESTED",
@@ -25,13 +26,15 @@ AUDITED = {
     "discarded": "DISCARDED",
     "retry": "AUTOMATIC_RETRY",
     "reclaimed": "RECOVERED",
+    "failed": "FAILED",  # only where a person ended it: a stuck one that had no attempt left
     "breached": "SLA_BREACHED",
     "compensated": "COMPENSATED",
 }
 
 
 def show(row: JobRow) -> dict[str, Any]:
-    """*nextRetryAt* is set while it waits for an automatic retry, *errorCode* when it has failed."""
+    """*nextRetryAt* is set while it waits for an automatic retry, *errorCode* when it has failed. *isRetryable* is false, too, where
+    it has failed for what no further attempt would change; a retry is accepted all the same."""
     payload = row.payload if isinstance(row.payload, dict) else {}
     shot: dict[str, Any] = payload.get("shot") or {}
     code, line = _said(row)
@@ -50,7 +53,7 @@ def show(row: JobRow) -> dict[str, Any]:
         "maxRetries": row.max_attempts - 1,
         "manualRetryCount": row.manual_retry_count,
         "retryType": row.retry_type,
-        "isRetryable": row.is_retryable,
+        "isRetryable": row.is_retryable and (row.state is not State.FAILED or _may_help(code)),
         "nextRetryAt": _moment(row.run_at) if waits else None,
         "lastFailureReason": line or None,
         "errorCode": code if row.state is State.FAILED else None,
@@ -76,13 +79,18 @@ def audit(row: JobRow, events: list[Event]) -> list[dict[str, Any]]:
             "reason": _reason(event.meta),
         }
         for event in events
-        if event.kind in AUDITED
+        if event.kind in AUDITED and (event.kind != "failed" or "by" in event.meta)
     ]
 
 
 def _reason(meta: dict[str, Any]) -> str | None:
     """A code of ours or the engine's, what a person said, or which promise it was."""
     return meta.get("error_code") or meta.get("reason") or meta.get("name")
+
+
+def _may_help(code: str | None) -> bool:
+    """Whether another attempt may go better. What failed by a code of the engine did so for reasons of the place, not the page."""
+    return code not in _HOPELESS
 
 
 def _said(row: JobRow) -> tuple[str | None, str]:

@@ -35,7 +35,7 @@ from systems.screenshots.guard import Rules
 from systems.screenshots.records import Books, open_books
 from systems.screenshots.records.following import TYPES
 from systems.screenshots.shot import MEDIA_TYPES, Shot
-from systems.screenshots.sla import Sla
+from systems.screenshots.sla import Place, Sla
 from systems.screenshots.storing import picture_of
 from systems.screenshots.tasks import Screenshots
 from systems.screenshots.web.accounts import show_account
@@ -173,10 +173,13 @@ class _Routes:
         (await self._callers.of(request)).must_operate()
         return _json(await analyse(self.books, since=time.time() - max(1, min(hours, 8_784)) * 3600))
 
-    async def breaches(self, request: Request, limit: int = 50, before: float | None = None) -> Response:
+    async def breaches(self, request: Request, limit: int = 50, after: str | None = None) -> Response:
         (await self._callers.of(request)).must_operate()
-        found = await Sla(self._app, self.books).breaches(limit=max(1, min(limit, MOST_ROWS)), before=before)
-        following = found[-1].found_at if found else None
+        place, most = None if after is None else Place.read(after), max(1, min(limit, MOST_ROWS))
+        if after is not None and place is None:
+            raise Refused("VALIDATION_ERROR", "`after` is not the `next` of a page before.", status=422)
+        found = await Sla(self._app, self.books).breaches(limit=most, after=place)
+        following = str(found[-1].place) if len(found) == most else None
         return _json({"breaches": [one.as_json() for one in found], "next": following})
 
     async def scheduler(self, request: Request) -> Response:

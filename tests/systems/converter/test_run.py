@@ -86,6 +86,8 @@ def test_one_command_starts_it_and_ctrl_c_stops_all_of_it_within_3_seconds(store
     with running(data / store, "--store", store) as run:
         assert re.fullmatch(r"ready: http://127\.0\.0\.1:\d+\n", run.said[0])
         assert "What It Costs to Lose No Job" in convert(run)
+        [told] = [line for line in run.said if line.startswith("  metrics")]
+        assert "attempts_succeeded_total{attempt=" in httpx2.get(told.split()[2]).text  # the worker's own
         tree = run.tree()
         began = time.monotonic()
         run.process.send_signal(signal.SIGINT)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from holdfast.domain.job import JobId
+from holdfast.domain.job import JobId, Lease
 from holdfast.domain.moves import FINISHED, Kind, State
 from holdfast.domain.proviso import Proviso, Version
 from holdfast.domain.rules import retry_refusal
-from holdfast.domain.verdict import Bury, RetryAfter
+from holdfast.domain.verdict import Bury, Failure, RetryAfter
+from holdfast.engine.ports import Stuck
 from holdfast.errors import Changed, Conflict
 from holdfast.stores.memory.intake import in_line, twin_of
 from holdfast.stores.memory.recovering import ran_out
 from holdfast.stores.memory.settling import apply, end_attempt, finish, into_line
 from holdfast.stores.memory.tables import Job, Tables
-from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, said, stuck_failure
+from holdfast.stores.shapes import key_is_taken, lost_failure, no_dead_letter, not_cancellable, said
 
 
 def cancel(tables: Tables, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
@@ -38,6 +39,7 @@ def retry(
     forget: Collection[str] | None,
     queue: str | None,
     proviso: Proviso,
+    stuck: Stuck | None,
 ) -> int:
     job, now = tables.find(job_id), tables.clock.now()
     in_line(tables, now)  # who is due is in line, whether or not a worker has looked
@@ -48,13 +50,12 @@ def retry(
     match job.state:
         case State.FAILED | State.CANCELLED:
             _new_generation(tables, job, queue, now)
-        case State.PROCESSING if any(ran_out(tables, job)):
-            lost = stuck_failure(overran=not ran_out(tables, job)[0])
+        case State.PROCESSING if (lost := _why_lost(tables, job, stuck)) is not None:
+            meta = {"error_code": lost.code, **said(by)}
             if job.attempt >= job.spec.max_attempts:  # the last one: it ends here, and the retry begins anew
-                apply(tables, job, Bury(lost), outcome="reclaimed", error_code=lost.code)
+                apply(tables, job, Bury(lost), outcome="reclaimed", **meta)
                 _new_generation(tables, job, queue, now)
             else:
-                meta = {"error_code": lost.code, **said(by)}
                 apply(tables, job, RetryAfter(timedelta(), lost), outcome="reclaimed", **meta)
         case State.QUEUED if job.deferred:
             pass  # waiting: let in below
@@ -66,6 +67,14 @@ def retry(
     into_line(tables, job, now, kind, **said(by))
     job.done |= _names(proviso)
     return _place(tables, job, now)
+
+
+def _why_lost(tables: Tables, job: Job, stuck: Stuck | None) -> Failure | None:
+    """None: its attempt is in order."""
+    gone, overran = ran_out(tables, job)
+    if gone or overran:
+        return lost_failure(overran=not gone)
+    return stuck.failure if stuck is not None and stuck.lease == Lease(job.id, job.epoch) else None
 
 
 def _is_new(job: Job, proviso: Proviso) -> bool:

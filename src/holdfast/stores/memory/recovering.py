@@ -12,7 +12,7 @@ from holdfast.domain.verdict import Bury, RetryAfter
 from holdfast.engine.ports import Reclaim, Retention
 from holdfast.stores.memory.settling import apply, time_out_one
 from holdfast.stores.memory.tables import Job, Live, Tables
-from holdfast.stores.shapes import OVERRUN_MARGIN
+from holdfast.stores.shapes import OVERRUN_MARGIN, said
 
 
 # -- leases ---------------------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def ran_out(tables: Tables, job: Job) -> tuple[bool, bool]:
 def reclaim(tables: Tables, reclaims: Sequence[Reclaim], stuck: bool = False) -> int:
     """Guarded twice: the lease must still be the current one, and must still have run out, unless it is *stuck*."""
     done = 0
-    for lease, verdict, crashed in reclaims:
+    for lease, verdict, crashed, by in reclaims:
         job = tables.jobs.get(lease.job_id)
         if job is None or not job.holds(lease):
             continue
@@ -81,7 +81,7 @@ def reclaim(tables: Tables, reclaims: Sequence[Reclaim], stuck: bool = False) ->
             assert isinstance(verdict, (RetryAfter, Bury)), (
                 f"a reclaim ends in line or in the grave: {verdict}"
             )
-            apply(tables, job, verdict, outcome="reclaimed", error_code=verdict.failure.code)
+            apply(tables, job, verdict, outcome="reclaimed", error_code=verdict.failure.code, **said(by))
             done += 1
     return done
 

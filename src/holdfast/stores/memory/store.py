@@ -28,7 +28,7 @@ from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.dispatch import Depth, Entry, Hint
 from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.lanestore import Cap
-from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Transaction
+from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Stuck, Transaction
 from holdfast.errors import LeaseLost, UsageError
 from holdfast.stores.doorshapes import first_answer
 from holdfast.stores.hooks import run_to_end
@@ -280,8 +280,11 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         forget: Collection[str] | None = None,
         queue: str | None = None,
         proviso: Proviso = ANYHOW,
+        stuck: Stuck | None = None,
     ) -> int:
-        return self._write(lambda: people.retry(self._tables, job_id, by, kind, forget, queue, proviso))
+        return self._write(
+            lambda: people.retry(self._tables, job_id, by, kind, forget, queue, proviso, stuck)
+        )
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
         self._write(lambda: people.discard(self._tables, job_id, by, reason, proviso))

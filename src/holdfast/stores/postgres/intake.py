@@ -55,12 +55,13 @@ async def reject(move: Move, job: NewJob, failure: Failure) -> None:
 
 async def promote(move: Move, limit: int, ring: Callable[[], None]) -> timedelta | None:
     """Let what is due into line, and *ring* for it; how long until the next one is."""
-    moved, ahead = limit, None  # of the first round nothing is known
+    moved, ahead, keyed = limit, None, True  # of the first round nothing is known
     while moved >= limit:
-        [(moved, ahead)] = await move.run("promote", limit)
+        [(moved, ahead, keyed)] = await move.run("promote", limit)
         if moved:
             ring()
-    [(granted, _)] = await move.run("grant", None)
-    if granted:
-        ring()
+    if keyed:
+        [(granted, _)] = await move.run("grant", None)
+        if granted:
+            ring()
     return ahead

@@ -10,7 +10,8 @@ from holdfast.domain.job import JobId, Lease
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.proviso import Proviso
 from holdfast.domain.rules import retry_refusal
-from holdfast.domain.verdict import RetryAfter
+from holdfast.domain.verdict import Failure, RetryAfter
+from holdfast.engine.ports import Stuck
 from holdfast.errors import Conflict, UnknownJob
 from holdfast.stores.postgres import settling
 from holdfast.stores.postgres.guarding import WRITTEN, check
@@ -19,7 +20,7 @@ from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.recovering import bury_lost, ran_out
 from holdfast.stores.postgres.settling import ANY, CANCELLED, Back, End
-from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, said, stuck_failure, to_json
+from holdfast.stores.shapes import key_is_taken, lost_failure, no_dead_letter, not_cancellable, said, to_json
 
 
 async def cancel(move: Move, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
@@ -47,6 +48,7 @@ async def retry(
     forget: Collection[str] | None,
     queue: str | None,
     proviso: Proviso,
+    stuck: Stuck | None,
 ) -> int:
     if await _was_done(move, known(job_id), proviso):
         return int(await move.connection.fetchval(SQL["position"], job_id))
@@ -56,11 +58,11 @@ async def retry(
     if kind is Kind.redriven:
         await _must_be_dead(move, job_id)
     meta = said(by, token=proviso.token)
-    await _end_last_attempt(move, job_id)
+    await _end_last_attempt(move, job_id, by, stuck)
     ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
     if ended:
         move.tell(kind, Lease(job_id, ended[0][0]), 0, meta)
-    elif not await _hasten(move, job_id, kind, by, meta):
+    elif not await _hasten(move, job_id, kind, by, meta, stuck):
         raise Conflict(retry_refusal(job_id, await move.state(job_id)))
     await move.forget_steps(job_id, forget or ())
     await move.run("grant", None)
@@ -82,15 +84,22 @@ async def _was_done(move: Move, job_id: JobId, proviso: Proviso) -> bool:
     return await move.connection.fetchval(sql, job_id, proviso.token) is not None
 
 
-async def _end_last_attempt(move: Move, job_id: JobId) -> None:
+async def _lost(move: Move, job_id: JobId, stuck: Stuck | None) -> list[tuple[Lease, Failure, int | None]]:
+    """The lease that is taken from its worker, why, and the crash it counts as, if it does."""
+    found = (await ran_out(move, [job_id])).items()
+    lost = [(lease, lost_failure(overran=overran), None if overran else 1) for lease, overran in found]
+    return lost or ([] if stuck is None else [(stuck.lease, stuck.failure, None)])
+
+
+async def _end_last_attempt(move: Move, job_id: JobId, by: str, stuck: Stuck | None) -> None:
     """A stuck job that has no attempt left ends here; the retry then begins anew."""
-    for lease, overran in (await ran_out(move, [job_id])).items():
+    for lease, lost, crashes in await _lost(move, job_id, stuck):
         spent = await move.connection.fetchval(
             "SELECT l.attempt >= j.max_attempts FROM holdfast.lease l JOIN holdfast.job j ON j.id = l.job_id WHERE j.id = $1",
             job_id,
         )
         if spent:
-            await bury_lost(move, lease, stuck_failure(overran=overran), None if overran else 1)
+            await bury_lost(move, lease, lost, crashes, by)
 
 
 async def _lane_in(move: Move, job_id: JobId, queue: str) -> int:
@@ -123,14 +132,15 @@ async def _take_key(move: Move, job_id: JobId) -> None:
     )  # fmt: skip
 
 
-async def _hasten(move: Move, job_id: JobId, kind: Kind, by: str, meta: dict[str, Any]) -> bool:
+async def _hasten(
+    move: Move, job_id: JobId, kind: Kind, by: str, meta: dict[str, Any], stuck: Stuck | None
+) -> bool:
     """Waiting or stuck → due now, in the same generation."""
-    for lease, overran in (await ran_out(move, [job_id])).items():
-        lost = stuck_failure(overran=overran)
+    for lease, lost, crashes in await _lost(move, job_id, stuck):
         # Deferred for a moment: hastened just below.
         back = RetryAfter(timedelta(hours=1), lost)
         told = {"error_code": lost.code, **said(by)}
-        line = Back(lease, back, "reclaimed", None if overran else 1, told)
+        line = Back(lease, back, "reclaimed", crashes, told)
         await settling.into_line(move, Kind.reclaimed, [line], any_deadline=True)
     rows = await move.run("hasten", job_id, int(kind), to_json(meta))
     for attempt, epoch in rows:

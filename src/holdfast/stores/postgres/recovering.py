@@ -15,7 +15,7 @@ from holdfast.stores.postgres import settling
 from holdfast.stores.postgres.ids import is_uuid
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.settling import ANY, FAILED, Back, End
-from holdfast.stores.shapes import OVERRUN_MARGIN
+from holdfast.stores.shapes import OVERRUN_MARGIN, said
 
 
 # -- leases ---------------------------------------------------------------------------------------------------------------
@@ -59,19 +59,25 @@ async def reclaim(move: Move, reclaims: Sequence[Reclaim], stuck: bool = False) 
     overran = {} if stuck else await ran_out(move, ids)
     due = {r.lease: r for r in reclaims if stuck or overran.get(r.lease) is (not r.crashed)}.values()
     back = [
-        Back(lease, verdict, "reclaimed", 1 if crashed else None, {"error_code": verdict.failure.code})
-        for lease, verdict, crashed in due
+        Back(
+            lease,
+            verdict,
+            "reclaimed",
+            1 if crashed else None,
+            {"error_code": verdict.failure.code, **said(by)},
+        )
+        for lease, verdict, crashed, by in due
         if isinstance(verdict, RetryAfter)
     ]
     done = len(await settling.into_line(move, Kind.reclaimed, back, any_deadline=True)) if back else 0
-    for lease, verdict, crashed in due:
+    for lease, verdict, crashed, by in due:
         if isinstance(verdict, Bury):
-            done += await bury_lost(move, lease, verdict.failure, 1 if crashed else None)
+            done += await bury_lost(move, lease, verdict.failure, 1 if crashed else None, by)
     return done
 
 
-async def bury_lost(move: Move, lease: Lease, failure: Failure, crashes: int | None) -> int:
-    line = End(lease.job_id, failure, {"error_code": failure.code})
+async def bury_lost(move: Move, lease: Lease, failure: Failure, crashes: int | None, by: str) -> int:
+    line = End(lease.job_id, failure, {"error_code": failure.code, **said(by)})
     ended = await settling.end(
         move, [line], FAILED, Kind.failed, "reclaimed", ANY, epochs=[lease.epoch], crashes=crashes
     )

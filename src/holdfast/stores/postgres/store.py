@@ -29,7 +29,7 @@ from holdfast.domain.outbox import NewMessage
 from holdfast.domain.proviso import ANYHOW, Proviso
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.lanestore import Cap
-from holdfast.engine.ports import Answer, Clock, Heart, Reclaim, Retention, Threads
+from holdfast.engine.ports import Answer, Clock, Heart, Reclaim, Retention, Stuck, Threads
 from holdfast.errors import StoreError
 from holdfast.stores.postgres import (
     dependencies,
@@ -330,10 +330,11 @@ class PostgresStore(Hints):
         forget: Collection[str] | None = None,
         queue: str | None = None,
         proviso: Proviso = ANYHOW,
+        stuck: Stuck | None = None,
     ) -> int:
         named = await self._named(proviso)
         place = await self._write(
-            "people", lambda move: people.retry(move, job_id, by, kind, forget, queue, named)
+            "people", lambda move: people.retry(move, job_id, by, kind, forget, queue, named, stuck)
         )
         self._bell.ring()
         return place

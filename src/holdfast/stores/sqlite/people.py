@@ -9,9 +9,10 @@ from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
 from holdfast.domain.proviso import Proviso, Version
 from holdfast.domain.rules import retry_refusal
-from holdfast.domain.verdict import RetryAfter
+from holdfast.domain.verdict import Failure, RetryAfter
+from holdfast.engine.ports import Stuck
 from holdfast.errors import Changed, Conflict
-from holdfast.stores.shapes import key_is_taken, no_dead_letter, not_cancellable, said, stuck_failure
+from holdfast.stores.shapes import key_is_taken, lost_failure, no_dead_letter, not_cancellable, said
 from holdfast.stores.sqlite.intake import promote, take_key, twin_of
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import CANCELLED, DEFERRED, FAILED, PROCESSING, STATES
@@ -40,6 +41,7 @@ def retry(
     forget: Collection[str] | None,
     queue: str | None,
     proviso: Proviso,
+    stuck: Stuck | None,
 ) -> int:
     promote(move, 1000)  # what is due is in line, whether or not a worker has looked
     job = move.find(job_id)
@@ -52,13 +54,13 @@ def retry(
     if job.phase in (FAILED, CANCELLED):
         _new_generation(move, job, queue)
         attempt = 0  # it begins anew
-    elif job.phase == PROCESSING and (overran := ran_out(move).get(job.lease)) is not None:
-        lost = stuck_failure(overran=overran)
+    elif job.phase == PROCESSING and (taken := _why_lost(move, job, stuck)) is not None:
+        lost, crashes = taken
         if job.attempt >= job.max_attempts:  # the last one: it ends here, and the retry begins anew
             end_attempt(move, job, "reclaimed", lost)
-            bury(move, job, lost, Kind.failed, crashes=None if overran else 1)
-            return retry(move, job_id, by, kind, forget, queue, Proviso(token=proviso.token))
-        reclaim_one(move, job, RetryAfter(timedelta(), lost), None if overran else 1)
+            bury(move, job, lost, Kind.failed, crashes=crashes, by=by)
+            return retry(move, job_id, by, kind, forget, queue, Proviso(token=proviso.token), None)
+        reclaim_one(move, job, RetryAfter(timedelta(), lost), crashes)
         move.record_one(Kind.reclaimed, job.lease, attempt, error_code=lost.code, **said(by))
         move.connection.execute(
             "UPDATE holdfast_job AS job SET retry_type = 'MANUAL', manual_retries = manual_retries + 1 WHERE id = ?",
@@ -71,6 +73,14 @@ def retry(
     move.forget_steps(job.number, forget or ())
     move.record_one(kind, job.lease, attempt, **said(by, token=proviso.token))
     return _place(move, job)
+
+
+def _why_lost(move: Move, job: Found, stuck: Stuck | None) -> tuple[Failure, int | None] | None:
+    """And the crash it counts as, if it does; None: its attempt is in order."""
+    overran = ran_out(move).get(job.lease)
+    if overran is not None:
+        return lost_failure(overran=overran), None if overran else 1
+    return (stuck.failure, None) if stuck is not None and stuck.lease == job.lease else None
 
 
 def _place(move: Move, job: Found) -> int:

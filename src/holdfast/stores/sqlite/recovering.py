@@ -10,7 +10,7 @@ from holdfast.domain.job import Expired, JobId, Lease
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Bury, RetryAfter
 from holdfast.engine.ports import Reclaim, Retention
-from holdfast.stores.shapes import OVERRUN_MARGIN, to_json
+from holdfast.stores.shapes import OVERRUN_MARGIN, said, to_json
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import PROCESSING
 from holdfast.stores.sqlite.settling import bury, end_attempt, reclaim_one, time_out_one
@@ -68,15 +68,15 @@ def reclaim(move: Move, reclaims: Sequence[Reclaim], stuck: bool = False) -> int
     else:
         overran = ran_out(move)
         due = {r.lease: r for r in reclaims if overran.get(r.lease) is (not r.crashed)}.values()
-    for lease, verdict, crashed in due:
+    for lease, verdict, crashed, by in due:
         job, crashes = move.find(lease.job_id), 1 if crashed else None
         match verdict:
             case RetryAfter(_, failure):
                 reclaim_one(move, job, verdict, crashes)
-                move.record_one(Kind.reclaimed, lease, job.attempt, error_code=failure.code)
+                move.record_one(Kind.reclaimed, lease, job.attempt, error_code=failure.code, **said(by))
             case Bury(failure):
                 end_attempt(move, job, "reclaimed", failure)
-                bury(move, job, failure, Kind.failed, crashes=crashes)
+                bury(move, job, failure, Kind.failed, crashes=crashes, by=by)
             case _:
                 raise AssertionError(f"a reclaim ends in line or in the grave, not as {verdict}")
     return len(due)

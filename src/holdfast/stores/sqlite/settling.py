@@ -16,7 +16,7 @@ from holdfast.domain.rules import outcome_of
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.ports import Answer
 from holdfast.errors import LeaseLost, StoreError
-from holdfast.stores.shapes import MILLISECOND, by_kind, failure_json, meta_of, repeated, to_json
+from holdfast.stores.shapes import MILLISECOND, by_kind, failure_json, meta_of, repeated, said, to_json
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import COMPLETE, PROCESSING
 from holdfast.stores.sqlite.times import span
@@ -210,6 +210,7 @@ def bury(
     *,
     crashes: int | None = None,
     duration: timedelta | None = None,
+    by: str = "",
 ) -> None:
     """→ failed, with a dead letter. *crashes* to add; None: back to 0."""
     told = {"code": failure.code, "message": failure.message, "at": move.now, "attempt": job.attempt}
@@ -230,7 +231,7 @@ def bury(
     move.forget_steps(job.number, failure.forget)
     move.record_one(
         kind, job.lease, job.attempt, error_code=failure.code, gateway_http_status=failure.gateway_status,
-        duration_ms=duration // MILLISECOND if duration is not None else None,
+        duration_ms=duration // MILLISECOND if duration is not None else None, **said(by),
     )  # fmt: skip
 
 

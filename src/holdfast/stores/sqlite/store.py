@@ -28,7 +28,7 @@ from holdfast.domain.outbox import NewMessage
 from holdfast.domain.proviso import ANYHOW, Proviso
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.lanestore import Cap, Charge, Outlook, Refusal, Report, Tick
-from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Threads, Transaction
+from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Stuck, Threads, Transaction
 from holdfast.errors import LeaseLost, StoreError
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.sqlite import (
@@ -338,9 +338,10 @@ class SqliteStore(Looking, Hints):
         forget: Collection[str] | None = None,
         queue: str | None = None,
         proviso: Proviso = ANYHOW,
+        stuck: Stuck | None = None,
     ) -> int:
         return await self._write_work(
-            lambda move: people.retry(move, job_id, by, kind, forget, queue, proviso)
+            lambda move: people.retry(move, job_id, by, kind, forget, queue, proviso, stuck)
         )
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:

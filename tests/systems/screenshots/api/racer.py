@@ -16,6 +16,7 @@ POLICIES = """
 [tasks.SCREENSHOT]
 max_attempts = 3
 backoff = { base = "100ms", factor = 4, jitter = "full" }
+stuck_after = "150ms"
 """
 HANGS_SECONDS = 0.4
 
@@ -48,7 +49,7 @@ def make_world(folder: Path, database_url: str, seed: int) -> World:
         worker_lease_ttl_sec=2,
         worker_max_crashes=1000,
         sittings=8,
-        options={"heartbeat": "500ms"},
+        options={"heartbeat": "500ms", "stuck_every": "1s"},  # people are to find some first
     )
 
 

@@ -40,6 +40,7 @@ class Race:
     jobs: list[str] = field(default_factory=list)
     answers: Counter[int] = field(default_factory=Counter)
     swept: int = 0
+    taken: int = 0  #: from attempts that were stuck, by retries
     kills: int = 0
     problems: list[str] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
@@ -121,7 +122,7 @@ async def _click(world: World, done: Race, chance: random.Random, retries: int) 
 
 async def _sweep(world: World, done: Race, retries: int) -> None:
     while done.accepted < retries:
-        answer = await world.ask("operator", "POST", f"{ADMIN}/jobs/process-stuck", {"longer_than": "200ms"})
+        answer = await world.ask("operator", "POST", f"{ADMIN}/jobs/process-stuck", {"longer_than": "300ms"})
         done.swept += answer.json()["processed"]
         await asyncio.sleep(0.1)
 
@@ -150,17 +151,19 @@ _ENDS = frozenset({"complete", "failed"})
 
 def misplaced(events: list[Event]) -> list[str]:
     """What in the life of one job is not as it must be; a line each. Every run has one reason, every reason one run."""
-    problems, waits, runs = [], False, False
+    problems, waits, runs, asked = [], False, False, False
     for event in events:
         match event.kind:
             case "processing":
                 if not waits or runs:
                     problems.append(f"run {event.epoch} has no reason of its own")
-                waits, runs = False, True
+                waits, runs, asked = False, True, False
             case "manual_retry":
                 if runs:
                     problems.append("a retry was accepted while it ran")
-                waits = True
+                if asked:
+                    problems.append("a retry was accepted before the one before it had run")
+                waits = asked = True
             case kind if kind in _INTO_LINE:
                 if waits:
                     problems.append(f"it was put into line twice: {kind}")
@@ -181,6 +184,7 @@ async def _audit(world: World, done: Race) -> None:
         events = await app.events(job_id=job_id)
         kinds = Counter(event.kind for event in events)
         done.kinds += kinds
+        done.taken += sum(e.kind == "reclaimed" and "(key ann)" in e.meta.get("by", "") for e in events)
         complete += kinds["complete"]
         if kinds["complete"] > 1:
             done.problems.append(f"{job_id} is complete {kinds['complete']} times")
@@ -223,7 +227,8 @@ def main() -> int:
         done = asyncio.run(race(Path(folder), url, retries=given.retries, kills=given.kills, seed=given.seed))
     print(
         f"{done.accepted:,} retries accepted of {done.answers.total():,} asked for, {len(done.jobs):,} jobs,"
-        f" {done.kinds['processing']:,} runs, {done.kinds['retry']:,} automatic retries, {done.swept:,} swept,"
+        f" {done.kinds['processing']:,} runs, {done.kinds['retry']:,} automatic retries, {done.swept:,} swept, {done.taken:,} taken from"
+        f" stuck attempts by retries,"
         f" {done.kills} workers killed, {time.monotonic() - began:.0f} s"
     )
     for line in done.problems[:20]:

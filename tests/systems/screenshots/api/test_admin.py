@@ -8,11 +8,17 @@ from typing import Any
 import pytest
 
 from systems.screenshots.analytics import HOUR, Span, anomalies, by_day
-from tests.systems.screenshots.api.world import ADMIN, PAGE, World, eventually
+from tests.systems.screenshots.api.world import ADMIN, PAGE, SHOTS, World, eventually
 
 pytestmark = pytest.mark.anyio
 
 HANGING = "https://example.com/hang/x"
+ONCE_A_PDF = """
+[tasks.SCREENSHOT]
+backoff = { fixed = "50ms", jitter = "none" }
+[tasks.PDF_GENERATION]
+max_attempts = 1
+"""
 
 
 async def get(world: World, path: str) -> Any:
@@ -29,17 +35,26 @@ async def post(world: World, path: str, body: Any = None) -> Any:
 
 async def test_stuck_jobs_are_listed_and_taken_back_on_demand(
     make_world: Callable[..., World],
-) -> None:  # S4 S5 E30
-    async with make_world(stuck_after_sec=1).open() as world:
+) -> None:  # S4 S5 S8 E30
+    async with make_world(stuck_after_sec=1, policies=ONCE_A_PDF).open() as world:
         assert await post(world, "retry-scheduler/pause", {"types": ["STUCK_JOBS"], "duration": "30m"})
         job_id = await world.shot(url=HANGING)
         stuck = await eventually(world.stuck)
         assert (stuck[0]["id"], stuck[0]["task"], stuck[0]["longer_than"]) == (job_id, "SCREENSHOT", "1s")
         assert (await post(world, "jobs/stuck"))["jobs"] == stuck
-        assert await post(world, "jobs/process-stuck", {"limit": 100}) == {"found": 1, "processed": 1}
+        last = await world.shot(url=HANGING, format="pdf")
+        await world.running(last)
+        both = {"longer_than": "0s", "limit": 100}
+        assert await post(world, "jobs/process-stuck", both) == {"found": 2, "processed": 2}
         world.browser.free.set()  # type: ignore[attr-defined]
         assert (await world.ended(job_id))["status"] == "COMPLETED"
-        assert "reclaimed" in await world.kinds(job_id)
+        assert (await trail(world, job_id))[1] == ("RECOVERED", "STUCK", "key:operator")
+        assert (await trail(world, last))[1:] == [("FAILED", "STUCK", "key:operator")]  # it had one attempt
+
+
+async def trail(world: World, job_id: str) -> list[tuple[str, str, str]]:
+    told = (await world.ask("ann", "GET", f"{SHOTS}/{job_id}/audit")).json()["trail"]
+    return [(one["action"], one["reason"], one["by"]) for one in told]
 
 
 async def test_each_type_is_paused_for_a_while_and_resumed(

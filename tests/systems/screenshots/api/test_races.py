@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
 import time
+from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,6 +18,7 @@ import pytest
 from holdfast import Event
 from tests.services.redis import RedisServer
 from tests.systems.screenshots.api.racing import misplaced, race
+from tests.systems.screenshots.api.test_troubleshooting import GUIDE, SLOW
 from tests.systems.screenshots.api.world import PAGE, Easel, World, eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -25,7 +29,7 @@ async def test_of_150_random_retries_each_that_is_accepted_runs_once_and_the_led
 ) -> None:  # S2 S3 E33
     done = await race(tmp_path, f"sqlite:///{tmp_path / 'race.db'}", retries=150, kills=2)
     assert done.problems == []
-    assert (done.accepted >= 150, done.kills >= 1, done.swept > 0) == (True, True, True)
+    assert (done.accepted >= 150, done.kills >= 1, done.swept > 0, done.taken > 0) == (True,) * 4
     assert done.answers[409] > 0  # there were races
 
 
@@ -42,6 +46,8 @@ def life(*kinds: str) -> list[Event]:
         ("queued", "processing", "failed", "manual_retry"),  # a retry that nobody ran
         ("queued", "processing", "manual_retry", "processing", "complete"),
         ("queued", "processing", "retry", "retry", "processing", "complete"),
+        ("queued", "processing", "failed", "manual_retry", "manual_retry", "processing", "complete"),
+        ("queued", "processing", "reclaimed", "manual_retry", "manual_retry", "processing", "complete"),
     ],
 )
 def test_the_audit_finds_lives_that_cannot_be(kinds: tuple[str, ...]) -> None:
@@ -96,7 +102,7 @@ async def test_a_second_worker_takes_its_share_and_the_queue_empties(
 def shots_by_redis(tmp_path: Path, redis_server: RedisServer) -> Callable[..., World]:
     def make(**more: Any) -> World:
         url = f"sqlite:///{tmp_path / 'jobs.db'}"
-        return World(tmp_path, url, Easel(), redis_url=redis_server.url(), **more)
+        return World(tmp_path, url, Easel(), **{"redis_url": redis_server.url(), **more})
 
     return make
 
@@ -109,6 +115,26 @@ async def test_redis_hands_out_screenshots_and_their_retries(
         again = await world.shot(url="https://example.com/fail-1/x")
         assert [(await world.ended(one))["status"] for one in (first, again)] == ["COMPLETED"] * 2
         assert await world.balance() == (98, 0, 2)
+
+
+@pytest.mark.skipif(shutil.which("redis-cli") is None, reason="the command of the guide")
+async def test_what_is_delayed_is_seen_in_redis_as_the_guide_says(
+    shots_by_redis: Callable[..., World], redis_server: RedisServer, tmp_path: Path
+) -> None:  # S6 S9
+    (tmp_path / "data" / "redis").mkdir(parents=True)
+    own = redis_server.url(database=9).replace("://:", "://default:")
+    (tmp_path / "data" / "redis" / "url").write_text(own)
+    [commands] = re.findall(r"```sh\n(there\(\).*?)```", GUIDE.read_text(), re.DOTALL)
+    async with shots_by_redis(policies=SLOW, redis_url=own).open() as world:
+        job_id = await world.shot(url="https://example.com/fail/x")
+
+        async def seen() -> list[str]:
+            asked = await asyncio.create_subprocess_exec("sh", "-c", commands, cwd=tmp_path, stdout=PIPE)
+            return (await asked.communicate())[0].decode().split()
+
+        [there, due] = await eventually(seen)
+        assert there == job_id
+        assert 0 < float(due) / 1000 - time.time() <= 3600
 
 
 async def test_what_redis_has_forgotten_is_found_in_the_database(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from systems.common.parts import Part
 from tests.systems.screenshots.api.world import SHOTS, Easel, World, eventually
 
 pytestmark = pytest.mark.anyio
@@ -88,12 +91,32 @@ async def test_the_job_of_somebody_else_is_forbidden_and_one_that_is_not_there_i
     assert (await world.ended(job_id))["manualRetryCount"] == 1
 
 
-async def test_errors_are_retried_or_not_as_the_table_says(world: World) -> None:  # S2 E10
-    passing = await world.ended(await world.shot(url="https://example.com/fail/a"))
-    assert (passing["retryCount"], passing["errorCode"]) == (2, "CONNECTION_FAILED")
-    fatal = await world.ended(await world.shot(url="https://example.com/bad/a"))
-    assert (fatal["retryCount"], fatal["errorCode"]) == (0, "SELECTOR_NOT_FOUND")
-    assert fatal["lastFailureReason"] == "Nothing that can be seen on the page matches the selector."
+#: The rows of the source document: what happens, what it is called here, whether it is retried.
+CLASSIFICATION = {
+    "SocketTimeoutException": ("code-NAVIGATION_TIMEOUT", "NAVIGATION_TIMEOUT", True),
+    "ConnectException": ("code-CONNECTION_FAILED", "CONNECTION_FAILED", True),
+    "IOException": ("picture", "IO_ERROR", True),  # that cannot be written
+    "IllegalArgumentException": ("code-SELECTOR_NOT_FOUND", "SELECTOR_NOT_FOUND", False),
+    "SecurityException": ("code-TARGET_NOT_ALLOWED", "TARGET_NOT_ALLOWED", False),
+    "IllegalStateException": ("code-NOT_A_PAGE", "NOT_A_PAGE", False),
+}
+
+
+async def test_errors_are_retried_or_not_as_the_table_says(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S2 E10
+    def broken(part: Part) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Part, "publish", broken)
+    rows = CLASSIFICATION.values()
+    jobs = [await world.shot(url=f"https://example.com/{what}/a") for what, _, _ in rows]
+    ended = [await world.ended(job_id) for job_id in jobs]
+    assert [(one["errorCode"], one["retryCount"], one["isRetryable"]) for one in ended] == [
+        (code, 2 if again else 0, again) for _, code, again in rows
+    ]
+    assert ended[3]["lastFailureReason"] == "Nothing that can be seen on the page matches the selector."
+    assert await world.balance() == (100, 0, 0)
 
 
 # -- prevention of races ----------------------------------------------------------------------------------------------
@@ -111,8 +134,9 @@ async def test_of_ten_clicks_at_once_one_is_accepted_and_runs_and_is_paid(world:
 
 
 async def test_a_retry_of_a_waiting_job_costs_nothing_and_leaves_no_second_run(
-    make_world: Callable[..., World],
+    make_world: Callable[..., World], caplog: pytest.LogCaptureFixture
 ) -> None:  # S2 S3 E33
+    caplog.set_level("INFO", "screenshots")
     slow = '[tasks.SCREENSHOT]\nmax_attempts = 3\nbackoff = { fixed = "1h", jitter = "none" }\n'
     async with make_world(policies=slow).open(credits=1) as world:
         url = "https://example.com/fail-1/x"
@@ -123,6 +147,9 @@ async def test_a_retry_of_a_waiting_job_costs_nothing_and_leaves_no_second_run(
         assert (await world.ended(job_id))["status"] == "COMPLETED"
         assert world.browser.taken[url] == 2  # type: ignore[attr-defined]
         assert await world.balance() == (0, 0, 1)
+        told = [line for line in caplog.messages if line.startswith("retry.")]
+        assert [line.split()[0] for line in told] == ["retry.manual", "retry.replaced"]
+        assert all(f"job_id={job_id} by=user:7 (key ann)" in line for line in told)
 
 
 async def test_a_stuck_job_is_retried_by_its_owner_before_the_sweep_comes(
@@ -143,15 +170,31 @@ async def test_a_stuck_job_is_retried_by_its_owner_before_the_sweep_comes(
         assert await world.balance() == (99, 0, 1)
 
 
-async def test_a_stuck_job_whose_attempt_never_ends_is_taken_from_it(
-    make_world: Callable[..., World],
-) -> None:  # S2 E30 E33
+async def test_of_two_who_find_a_job_stuck_one_is_accepted_and_it_runs_once(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:  # S2 S8 E30 E33
     async with make_world(stuck_after_sec=1).open() as world:
         await world.app.pause("stuck", kind="duty")
         job_id = await world.shot(url=HANGING)
         await eventually(world.stuck)
-        assert (await world.retry(job_id)).status_code == 200
-        assert "reclaimed" in await world.kinds(job_id)
+        store = (await world.app.engine()).store
+        look, both = store.stuck, asyncio.Barrier(2)
+
+        async def look_together(*given: Any, **more: Any) -> Any:
+            found = await look(*given, **more)
+            await both.wait()
+            return found
+
+        monkeypatch.setattr(store, "stuck", look_together)
+        answers = await asyncio.gather(world.retry(job_id), world.retry(job_id, "operator"))
+        monkeypatch.undo()
+        assert sorted(answer.status_code for answer in answers) == [200, 409]
+        first = "operator" if answers[1].status_code == 200 else "ann"
+        trail = (await world.ask("ann", "GET", f"{SHOTS}/{job_id}/audit")).json()["trail"]
+        told = [(one["action"], first in one["by"], one["reason"]) for one in trail[1:3]]
+        assert told == [("RECOVERED", True, "STUCK"), ("MANUAL_RETRY", True, None)]
+        kinds = await world.kinds(job_id)
+        assert (kinds.count("reclaimed"), kinds.count("manual_retry")) == (1, 1)
         world.browser.free.set()  # type: ignore[attr-defined]
         assert (await world.ended(job_id))["status"] == "COMPLETED"
         assert await world.balance() == (99, 0, 1)

@@ -56,7 +56,7 @@ def running(data: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], li
 @pytest.mark.slow
 def test_one_command_takes_a_picture_of_a_sample_page_and_ctrl_c_stops_all_of_it(
     tmp_path: Path, program: str
-) -> None:  # S1
+) -> None:  # S1 S7
     data = tmp_path / "data"
     with running(data) as (process, said):
         url = said[0].split()[1]
@@ -71,7 +71,12 @@ def test_one_command_takes_a_picture_of_a_sample_page_and_ctrl_c_stops_all_of_it
             image = http.get(f"/screenshots/{job_id}/image")
             assert image.content.startswith(b"\x89PNG")
             assert http.get("/credits").json()["availableCredits"] == 99
+        [told] = [line for line in said if line.startswith("  metrics")]
+        worker = told.split()[2]  # what it has run, only it has counted
+        first = 'attempts_succeeded_total{attempt="1",task="SCREENSHOT"} 1.0'
+        assert until(lambda: first in httpx2.get(worker).text, 5)
         redis = shutil.which("redis-server") is not None
+        assert not redis or (data / "redis" / "url").stat().st_mode & 0o077 == 0
         assert any(f"handed out by {'Redis' if redis else 'the database'}" in line for line in said)
         tree = [pid for pid in family(process.pid) if pid != process.pid]
         began = time.monotonic()

@@ -45,6 +45,17 @@ class Court:
         await self.world.books.follow(self.world.app, self.world.screenshots.promises)
         return await self.sla.judge(time.time() + later)
 
+    async def walk(self, limit: int) -> list[tuple[str, str]]:
+        """All breaches, page by page."""
+        seen, after = [], ""
+        while True:
+            path = f"{ADMIN}/sla/breaches?limit={limit}{after}"
+            page = (await self.world.ask("operator", "GET", path)).json()
+            seen += [(one["jobId"], one["kind"]) for one in page["breaches"]]
+            if page["next"] is None:
+                return seen
+            after = f"&after={page['next']}"
+
     async def found(self) -> list[tuple[str, str, str, int]]:
         return [(one.job_id, one.kind, one.account, one.credits) for one in await self.sla.breaches()]
 
@@ -83,6 +94,20 @@ async def test_a_late_picture_is_compensated_once_however_often_it_is_judged(
     assert (await world.ask("operator", "GET", f"{ADMIN}/analytics")).json()["cost"][
         "compensationCredits"
     ] == 5
+    [first] = await court.sla.breaches()
+    others = [first._replace(kind="RETRY"), *(first._replace(job_id=f"job-{n}") for n in range(4))]
+    older = first._replace(job_id="older", found_at=first.found_at - 1)
+    for one in (*others, older):
+        places = ", ".join(f"${n}" for n in range(1, len(one) + 1))
+        await world.books.run(
+            f"INSERT INTO screenshots_breach ({', '.join(one._fields)}) VALUES ({places})", *one
+        )
+    listed = await court.walk(limit=2)
+    assert sorted(listed) == sorted((one.job_id, one.kind) for one in (first, *others, older))
+    assert listed[-1] == ("older", "SUCCESS")
+    for made_up in ("1.5", "nan/x/SUCCESS", "x/y/z", "inf/x/RETRY", "1/%00/RETRY"):
+        refused = await world.ask("operator", "GET", f"{ADMIN}/sla/breaches?after={made_up}")
+        assert (refused.status_code, refused.json()["error"]) == (422, "VALIDATION_ERROR")
 
 
 async def test_what_is_there_in_time_is_no_breach_nor_what_nobody_could_have_taken(

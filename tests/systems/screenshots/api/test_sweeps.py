@@ -14,6 +14,7 @@ from holdfast.engine.engine import Engine
 from holdfast.testing import ManualClock, app_in_memory
 from systems.screenshots.settings import Settings
 from systems.screenshots.tasks import SCREENSHOT, build
+from systems.screenshots.web.scheduler import scheduler_status
 from tests.systems.screenshots.api.world import PAGE
 
 pytestmark = pytest.mark.anyio
@@ -102,3 +103,23 @@ async def test_jobs_that_are_due_later_are_looked_for_each_second(tmp_path: Path
             await duties.turn()
             clock.advance(timedelta(seconds=1))
         assert looks == [0, 1, 2, 3, 4]
+
+
+async def test_what_is_due_and_not_in_line_after_its_interval_is_told(tmp_path: Path) -> None:  # S4
+    clock, settings = ManualClock(), Settings(failed_jobs_every_sec=40, delayed_jobs_every_sec=20)
+    with app_in_memory(made(tmp_path), clock=clock) as app:
+
+        async def late() -> list[bool]:
+            return [one["late"] for one in (await scheduler_status(app, settings))["types"] if "late" in one]
+
+        await app.tasks[SCREENSHOT].options(delay="1s").enqueue({"url": PAGE})
+        told = []
+        for seconds in (19, 3, 20):
+            clock.advance(timedelta(seconds=seconds))
+            told.append(await late())
+        assert told == [[False, False], [False, True], [True, True]]
+        await app.pause("retries", kind="duty")
+        assert await late() == [False, False]  # somebody wants it so
+        await app.resume("retries", kind="duty")
+        await Duties(await app.engine()).turn()
+        assert await late() == [False, False]

@@ -49,7 +49,7 @@ async def eventually(look: Callable[[], Awaitable[T]], *, every: float = 0.02, w
 
 class Easel:
     """Takes no time and needs no page. What a URL's path says first is what happens: `/fail` always, `/fail-2/x` the first two
-    times, `/hang/x` until `free` is set, `/lost` a broken browser; anything else is a picture."""
+    times, `/code-X/x` always with the code X, `/hang/x` until `free` is set; anything else is a picture."""
 
     def __init__(self) -> None:
         self.taken: Counter[str] = Counter()  #: how often each URL was begun
@@ -61,6 +61,8 @@ class Easel:
         match what:
             case "fail" if not number or self.taken[shot.url] <= int(number):
                 raise ShotFailed(Code.CONNECTION_FAILED)
+            case "code":
+                raise ShotFailed(Code(number))
             case "bad":
                 raise ShotFailed(Code.SELECTOR_NOT_FOUND)
             case "hang":

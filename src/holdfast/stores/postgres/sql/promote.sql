@@ -1,5 +1,6 @@
 -- Deferred jobs that are due step into line, behind who is there. Those with a key wait for `grant`. A hold of the duty
--- `delayed` keeps all of them out, one of `retries` those that were tried before. $1 limit
+-- `delayed` keeps all of them out, one of `retries` those that were tried before. Returns how many they are, how long until the next
+-- is due, and whether there is anything for `grant` to do. $1 limit
 WITH h AS MATERIALIZED (
     SELECT CASE WHEN holdfast.paused('delayed') THEN '-infinity' ELSE holdfast.clock() END AS due, holdfast.paused('retries') AS no_retries
 ), p AS MATERIALIZED (
@@ -15,4 +16,6 @@ WITH h AS MATERIALIZED (
     SELECT q.ord, d.id, d.lane, d.prio, d.attempt, d.crashes, d.generation, d.run_at, d.deadline_at, d.key FROM d, q
 )
 SELECT (SELECT count(*) FROM d),
-       (SELECT run_at - holdfast.clock() FROM holdfast.deferred WHERE run_at > holdfast.clock() AND isfinite(run_at) ORDER BY run_at LIMIT 1)
+       (SELECT run_at - holdfast.clock() FROM holdfast.deferred WHERE run_at > holdfast.clock() AND isfinite(run_at) ORDER BY run_at LIMIT 1),
+       EXISTS (SELECT FROM holdfast.key_slot)
+       OR (SELECT key FROM holdfast.deferred WHERE key IS NOT NULL ORDER BY key LIMIT 1) IS NOT NULL
