@@ -85,7 +85,10 @@ def desk() -> Desk:
 
 
 def tell_refused(record: Buried) -> None:
-    """A message that named a request of ours and was unfit: its submission need not wait for the deadline."""
+    """A message that named a request of ours and was unfit: its submission need not wait for the deadline.
+
+    Unless the request is known: then this was a bad copy, and what becomes of the good one is not for it to say.
+    """
     try:
         callback = Callback(
             record.request_id,
@@ -100,9 +103,12 @@ def tell_refused(record: Buried) -> None:
         msgspec.json.decode(body, type=Callback)
     except (ValueError, msgspec.ValidationError):
         return  # it names no request: there is nobody to tell
-    outgoing().callback(
-        body, holdfast_celery.sign(settings().callback_secrets[0], record.request_id, body), record.request_id
-    )
+    told = ledger().refuse(record.request_id, body.decode())
+    if told is None:
+        return
+    signed = holdfast_celery.sign(settings().callback_secrets[0], record.request_id, told.encode())
+    outgoing().callback(told.encode(), signed, record.request_id)
+    ledger().told(record.request_id)
 
 
 app = GradingCelery("grading", set_as_current=False)

@@ -75,6 +75,15 @@ class Cost(NamedTuple):
     seconds: float = 0.0
 
 
+class Alarm(NamedTuple):
+    """Something that a person must look at, how often it came about, and its last words and time."""
+
+    name: str
+    times: int
+    last: str
+    at: float
+
+
 class Ledger:
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
         self._file, self._clock = file, clock
@@ -132,6 +141,21 @@ class Ledger:
                 )
             return bool(done)
 
+    def refuse(self, request_id: str, callback: str) -> str | None:
+        """The end of a request that came in a message which cannot be read, and the callback to send for it.
+
+        None when the request is known already: it is in hand, will be tried again or has ended, and this was a bad copy of it.
+        """
+        with self._write() as connection:
+            connection.execute(
+                "INSERT INTO request (request_id, ended, at) VALUES (?, ?, ?) ON CONFLICT (request_id) DO NOTHING",
+                (request_id, callback, self._clock()),
+            )
+            ended, told = connection.execute(
+                "SELECT ended, told FROM request WHERE request_id = ?", (request_id,)
+            ).fetchone()
+            return None if told else ended
+
     def told(self, request_id: str) -> None:
         with self._write() as connection:
             connection.execute("UPDATE request SET told = 1 WHERE request_id = ?", (request_id,))
@@ -184,11 +208,13 @@ class Ledger:
                 (name, words, self._clock()),
             )
 
-    def alarms(self) -> dict[str, tuple[int, str]]:
+    def alarms(self) -> list[Alarm]:
         with self._open() as connection:
-            return {
-                name: (n, last) for name, n, last in connection.execute("SELECT name, count, last FROM alarm")
-            }
+            return [Alarm(*row) for row in connection.execute("SELECT * FROM alarm ORDER BY at DESC")]
+
+    def clear_alarms(self) -> None:
+        with self._write() as connection:
+            connection.execute("DELETE FROM alarm")
 
     # -- the file -------------------------------------------------------------------------------------------------------
     @contextlib.contextmanager

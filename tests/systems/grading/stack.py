@@ -178,8 +178,8 @@ class Stack:
         found = self.provider.get("/calls").json()["calls"]
         return [call for call in found if call["client_request_id"] == submission["requestId"]]
 
-    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "systems.grading", *words]
+    def holdfast(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "holdfast", *words]
         return zygote.run(command, cwd=ROOT, env=self.environment)
 
     def dead_letters(self) -> list[dict[str, Any]]:

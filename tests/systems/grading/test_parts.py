@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from holdfast import UsageError
 from holdfast.celery import BadSignature, encode_task, sign, verify
+from holdfast.cli import main as holdfast
 from systems.grading import audio
 from systems.grading.messages import LARGEST_MESSAGE, request_id, split
 from systems.grading.settings import Settings
-from systems.grading.topology import wait_queue
+from systems.grading.topology import DEAD, REFUSED, queues, wait_queue
 from systems.grading.worker.backoff import Backoff
 from systems.grading.worker.breaker import Breaker, Policy
 from systems.grading.worker.failures import Hopeless, TryAgain
@@ -56,6 +57,12 @@ def test_a_queue_of_waits_keeps_a_request_as_long_as_it_asked_for_and_hardly_lon
     _, arguments = wait_queue(delay)
     assert delay <= arguments["x-message-ttl"] <= max(250, delay + 1000)
     assert arguments["x-expires"] >= arguments["x-message-ttl"] + 60_000
+
+
+def test_every_queue_says_how_often_it_delivers_a_message() -> None:  # G4
+    """One that does not is given a limit by RabbitMQ 4, and what was looked at so often is dropped."""
+    limits = {name: arguments["x-delivery-limit"] for name, arguments in queues().items()}
+    assert min(limits[DEAD], limits[REFUSED]) > 1_000_000
 
 
 def test_retry_after_is_read_as_seconds_or_as_a_date_and_nonsense_is_not() -> None:  # G3
@@ -185,6 +192,29 @@ def test_a_copy_of_a_request_that_is_put_off_is_put_off_too_and_uses_no_retry(  
     assert ledger.take(REQUEST, "b", 30) == Taken(REQUEST, "b", 1, 0)
 
 
+def test_a_bad_copy_of_a_request_ends_it_only_if_nobody_has_seen_a_good_one(
+    ledger: Ledger, clock: Clock
+) -> None:  # G4
+    taken = ledger.take(REQUEST, "a", 30)
+    assert isinstance(taken, Taken)
+    assert ledger.refuse(REQUEST, '"bad"') is None  # in hand
+    ledger.put_off(taken, 10, failed=True)
+    assert ledger.refuse(REQUEST, '"bad"') is None  # to be tried again
+    clock.now += 10
+    taken = ledger.take(REQUEST, "a", 30)
+    assert isinstance(taken, Taken)
+    clock.now += 31
+    assert ledger.refuse(REQUEST, '"bad"') is None  # its worker was lost, and it comes again
+    other = request_id(SUBMISSION, 2)
+    for _ in range(2):  # until it was told: the worker may be lost before
+        assert ledger.refuse(other, '"bad"') == '"bad"'
+    ledger.told(other)
+    assert ledger.refuse(other, '"bad"') is None
+    assert ledger.take(other, "a", 30) == Ended(
+        '"bad"', None, True
+    )  # the good one comes too late, and costs nothing
+
+
 def test_a_hold_by_the_breaker_is_not_one_of_the_retries(ledger: Ledger) -> None:  # G7
     for _ in range(10):
         taken = ledger.take(REQUEST, "a", 30)
@@ -199,9 +229,28 @@ def test_a_callback_that_no_broker_takes_is_tried_so_often_and_then_an_alarm(led
     with pytest.raises(NotSent):
         outgoing.callback(b"{}", {}, REQUEST)
     assert waits == [0.1, 0.2, 0.4]
-    count, words = ledger.alarms()["callback_not_sent"]
-    assert count == 1
-    assert REQUEST in words
+    [alarm] = ledger.alarms()
+    assert (alarm.name, alarm.times) == ("callback_not_sent", 1)
+    assert REQUEST in alarm.last
+
+
+def test_an_alarm_is_shown_at_the_command_line_until_somebody_clears_it(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # G6
+    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger.db"))
+    assert holdfast(["grading", "alarms"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    ledger.raise_alarm("callback_not_sent", "first")
+    ledger.raise_alarm("callback_not_sent", "last words")
+    assert holdfast(["grading", "alarms"]) == 1
+    [shown] = json.loads(capsys.readouterr().out)
+    assert shown == {
+        "name": "callback_not_sent",
+        "times": 2,
+        "last": "last words",
+        "at": "1970-01-01T00:16:40+00:00",
+    }
+    assert holdfast(["grading", "alarms", "--clear"]) == holdfast(["grading", "alarms"]) == 0
 
 
 # -- recordings -----------------------------------------------------------------------------------------------------------------
