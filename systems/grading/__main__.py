@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,14 +27,14 @@ from systems.grading.worker.ledger import Ledger
 def _alarms(*, clear: bool) -> int:
     """Of the workers of this machine. 1 while there are any: for whoever looks by the clock."""
     file = Settings.read(os.environ).ledger
-    if not file.exists():
+    if isinstance(file, Path) and not file.exists():
         raise UsageError("there is no ledger here; set LEDGER to that of the workers, on their machine")
-    ledger = Ledger(file)
-    found = ledger.alarms()
-    told = [one._asdict() | {"at": datetime.fromtimestamp(one.at, UTC).isoformat()} for one in found]
-    print(json.dumps(told, indent=2))
-    if clear:
-        ledger.clear_alarms()
+    with contextlib.closing(Ledger(file)) as ledger:
+        found = ledger.alarms()
+        told = [one._asdict() | {"at": datetime.fromtimestamp(one.at, UTC).isoformat()} for one in found]
+        print(json.dumps(told, indent=2))
+        if clear:
+            ledger.clear_alarms()
     return int(bool(found) and not clear)
 
 

@@ -23,6 +23,7 @@ from systems.grading.topology import REQUESTS, queues
 from systems.grading.worker.desk import Desk
 from systems.grading.worker.ledger import Ledger
 from systems.grading.worker.outgoing import NotSent, Outgoing
+from systems.grading.worker.places import LedgerAway
 from systems.grading.worker.provider import Provider
 
 _WORKER = f"celery@{socket.gethostname()}:{os.getpid()}"
@@ -143,10 +144,11 @@ app.conf.update(
 def grade(self: Any, request: dict[str, Any]) -> str:
     try:
         return desk().handle(msgspec.convert(request, Request))
-    except NotSent as error:
+    except (NotSent, LedgerAway) as error:
         raise Reject(str(error), requeue=True) from error
 
 
 @worker_process_shutdown.connect  # type: ignore[untyped-decorator]
 def close(**_: Any) -> None:
     provider().close()
+    ledger().close()

@@ -32,10 +32,10 @@ pytestmark = pytest.mark.slow
 def shared(
     own_rabbitmq: RabbitMq, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    """On PostgreSQL, as in production; test_run.py has it on SQLite."""
+    """On PostgreSQL, the ledger too, as on several machines; test_run.py has it on SQLite."""
     with (
         new_database(postgres) as url,
-        Stack(tmp_path_factory.mktemp("grading"), own_rabbitmq.url(), url) as stack,
+        Stack(tmp_path_factory.mktemp("grading"), own_rabbitmq.url(), url, url) as stack,
     ):
         stack.ended(stack.submit(), 60)  # everybody is up
         yield stack

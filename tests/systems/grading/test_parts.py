@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -152,9 +156,17 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(params=["file", "postgres"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    if request.param == "file":
+        return tmp_path / "ledger.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.fixture
-def ledger(tmp_path: Path, clock: Clock) -> Ledger:
-    return Ledger(tmp_path / "ledger.db", clock)
+def ledger(where: Path | str, clock: Clock) -> Iterator[Ledger]:
+    with contextlib.closing(Ledger(where, clock)) as opened:
+        yield opened
 
 
 def test_a_request_in_live_hands_is_nobody_elses_and_in_dead_ones_the_next_ones(  # G3
@@ -164,6 +176,29 @@ def test_a_request_in_live_hands_is_nobody_elses_and_in_dead_ones_the_next_ones(
     assert ledger.take(REQUEST, "b", 30) == Held(30)
     clock.now += 31
     assert ledger.take(REQUEST, "b", 30) == Taken(REQUEST, "b", 0, 1)  # one worker was lost with it
+
+
+def test_of_many_that_take_a_request_at_once_one_has_it(
+    ledger: Ledger, where: Path | str, clock: Clock
+) -> None:  # G3
+    """As if on two machines: each has a ledger of its own, at one place."""
+    with contextlib.closing(Ledger(where, clock)) as other, ThreadPoolExecutor(8) as hands:
+        taken = list(hands.map(lambda n: (ledger, other)[n % 2].take(REQUEST, str(n), 30), range(8)))
+    assert sorted(type(one).__name__ for one in taken) == ["Held"] * 7 + ["Taken"]
+
+
+def test_a_ledger_whose_database_was_away_is_asked_again(postgres_url: str) -> None:  # G3
+    with contextlib.closing(Ledger(postgres_url)) as ledger, psycopg.connect(postgres_url) as operator:
+        assert isinstance(ledger.take(REQUEST, "a", 30), Taken)
+        ended = operator.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchone()
+        assert ended is not None
+        assert ended[0] >= 1
+        held = ledger.take(REQUEST, "b", 30)
+        assert isinstance(held, Held)
+        assert 20 < held.left <= 30  # by the database's clock
 
 
 def test_only_the_hands_that_hold_it_can_end_a_request_and_it_is_charged_once(  # G3
@@ -235,9 +270,9 @@ def test_a_callback_that_no_broker_takes_is_tried_so_often_and_then_an_alarm(led
 
 
 def test_an_alarm_is_shown_at_the_command_line_until_somebody_clears_it(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ledger: Ledger, where: Path | str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:  # G6
-    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger.db"))
+    monkeypatch.setenv("LEDGER", str(where))
     assert holdfast(["grading", "alarms"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     ledger.raise_alarm("callback_not_sent", "first")
