@@ -161,6 +161,7 @@ def _parse(name: str, args: list[str]) -> None:
         command, args = command.commands[args[0]], args[1:]
     if not args:  # only named, not quoted in full
         return
+    assert args[0].startswith("-") or not hasattr(command, "commands"), f"{name} has no command {args[0]}"
     if name == "worker" and args[0].startswith("--"):
         args = ["shop:app", *args]
     command.make_context(name, list(args))
