@@ -13,6 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from holdfast.logs import Log
+
+log = Log("grading.worker")
+
 #: How long a database that is away is waited for before a piece of work is given back.
 PATIENCE_SEC, AGAIN_SEC = 30.0, 0.5
 _SCHEMA_NAME = "grading_ledger"
@@ -143,7 +147,8 @@ class PostgresPlace:
                 if connection is not None:
                     connection.close()
                 if time.monotonic() > until:
-                    why = f"the ledger's database cannot be reached ({type(error).__name__}); check LEDGER"
+                    why = f"the ledger's database cannot be reached ({type(error).__name__})"
+                    log.error("ledger.away", reason=why, hint="check LEDGER, and that it runs; requests wait")
                     raise LedgerAway(why) from error
                 time.sleep(AGAIN_SEC)
 

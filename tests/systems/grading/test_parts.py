@@ -29,6 +29,7 @@ from systems.grading.worker.breaker import Breaker, Policy
 from systems.grading.worker.failures import Hopeless, TryAgain
 from systems.grading.worker.ledger import Cost, Ended, Held, Ledger, Taken
 from systems.grading.worker.outgoing import NotSent, Outgoing
+from systems.grading.worker.places import LedgerAway
 from systems.grading.worker.provider import failure_of, read_retry_after
 from systems.grading.worker.screening import Unfit, record_of, screen
 
@@ -199,6 +200,18 @@ def test_a_ledger_whose_database_was_away_is_asked_again(postgres_url: str) -> N
         held = ledger.take(REQUEST, "b", 30)
         assert isinstance(held, Held)
         assert 20 < held.left <= 30  # by the database's clock
+
+
+def test_a_ledger_that_stays_away_is_told_in_one_line_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:  # G3
+    monkeypatch.setattr("systems.grading.worker.places.PATIENCE_SEC", 0.0)
+    monkeypatch.setattr("systems.grading.worker.places.AGAIN_SEC", 0.01)
+    with pytest.raises(LedgerAway, match="cannot be reached"):
+        Ledger("postgresql://grader:hidden@127.0.0.1:1/none")
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("ledger.away ")
+    assert "hidden" not in line
 
 
 def test_only_the_hands_that_hold_it_can_end_a_request_and_it_is_charged_once(  # G3
