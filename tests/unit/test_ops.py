@@ -25,8 +25,6 @@ DASHBOARD = json.loads((ROOT / "ops/grafana/holdfast.json").read_text(encoding="
 ALERTS = yaml.safe_load((ROOT / "ops/prometheus/alerts.yml").read_text(encoding="utf-8"))
 RUNBOOK = (ROOT / "docs/how-to/runbook.md").read_text(encoding="utf-8")
 PAGES = ("runbook", "troubleshooting", "monitor")
-#: Those of the systems, which have commands of other kinds, too, and a variable of their own for the database.
-SYSTEM_PAGES = ("converter-runbook", "reports-runbook", "grading-runbook", "troubleshoot-screenshots")
 
 #: Words of PromQL that are no metrics.
 LANGUAGE = set(
@@ -34,6 +32,8 @@ LANGUAGE = set(
 )
 _SELECTOR = re.compile(r"([a-z_]+)\{([^}]*)\}")
 _BY = re.compile(r"\b(?:by|on) \(([^)]*)\)")
+#: Those of the systems, which have commands of other kinds, too, and a variable of their own for the database.
+SYSTEM_PAGES = ("converter-runbook", "reports-runbook", "grading-runbook", "troubleshoot-screenshots")
 
 
 def expressions() -> Iterator[tuple[str, str]]:
