@@ -54,6 +54,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--away", type=float, default=20.0, help="seconds without bucket, then without database"
     )
+    parser.add_argument(
+        "--over", type=float, default=0.0, help="seconds in which the second half of them comes"
+    )
     parser.add_argument("--steps", type=int, default=300, help="steps to measure; 0 for none")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args(words)
@@ -94,7 +97,7 @@ class Chaos:
         self._database_way, self._s3_way, self._way_to_bucket = database_way, s3_way, way_to_bucket
         self._provider = provider
         self._chance = random.Random(given.seed)
-        self.kills = 0
+        self.kills = self.outages = 0
 
     async def run(self) -> bool:
         documents = self._folder / "documents"
@@ -106,9 +109,13 @@ class Chaos:
         began = time.monotonic()
         async with reports.app as app, open_records(self._url) as records:
             calls = [{"source": f"{n}.txt", "schema": "invoice"} for n in range(self._given.documents)]
-            ids = [handle.id for handle in await reports.report.enqueue_many(calls)]
+            first = 1 + len(calls) // 2 if self._given.over else len(calls)
+            ids = [handle.id for handle in await reports.report.enqueue_many(calls[:first])]
             with self._workers() as workers:
                 trouble = asyncio.create_task(self._trouble(workers))
+                for call in calls[first:]:
+                    await asyncio.sleep(self._given.over / len(calls[first:]))
+                    ids.append((await reports.report.enqueue(**call)).id)
                 await self._until_ended(app, began)
                 trouble.cancel()
                 await asyncio.gather(trouble, return_exceptions=True)
@@ -172,6 +179,7 @@ class Chaos:
             await asyncio.to_thread(way.reset)
             await asyncio.sleep(self._given.away)
             way.heal()
+            self.outages += 1
 
     async def _until_ended(self, app: Holdfast, began: float) -> None:
         while time.monotonic() - began < PATIENCE_SEC:
@@ -209,7 +217,9 @@ class Chaos:
         print(f"after a recorded step {len(wasted)} calls (none may be)")
         print(f"rows of tokens        {rows[0][0]:,} for {rows[0][1]:,} reports")
         return bool(
-            counts.get("complete", 0) == len(ids)
+            (self.kills or not self._given.kill_every)  # or nothing was shown
+            and self.outages == 2
+            and counts.get("complete", 0) == len(ids)
             and all(ends[job] == 1 for job in ids)
             and rows[0] == (len(ids), len(ids))
             and again <= in_flight

@@ -1,21 +1,41 @@
-"""`holdfast grading dlq list | recover ID | discard ID`, `status ID`, `outbox`: the desk of those who run grading."""
+"""`holdfast grading dlq list | recover ID | discard ID`, `status ID`, `outbox`, `alarms`: the desk of those who run grading."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from holdfast import HoldfastError
+from holdfast import HoldfastError, UsageError
 from holdfast.logs import configure
 from systems.grading import dlq
 from systems.grading.logs import hush_drivers
+from systems.grading.settings import Settings
 from systems.grading.tasks import Grading
 from systems.grading.views import show, show_message
+from systems.grading.worker.ledger import Ledger
+
+
+def _alarms(*, clear: bool) -> int:
+    """Of the workers of this machine. 1 while there are any: for whoever looks by the clock."""
+    file = Settings.read(os.environ).ledger
+    if isinstance(file, Path) and not file.exists():
+        raise UsageError("there is no ledger here; set LEDGER to that of the workers, on their machine")
+    with contextlib.closing(Ledger(file)) as ledger:
+        found = ledger.alarms()
+        told = [one._asdict() | {"at": datetime.fromtimestamp(one.at, UTC).isoformat()} for one in found]
+        print(json.dumps(told, indent=2))
+        if clear:
+            ledger.clear_alarms()
+    return int(bool(found) and not clear)
 
 
 async def _do(given: argparse.Namespace, grading: Grading) -> Any:
@@ -42,6 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
     status = whats.add_parser("status", help="one submission")
     status.add_argument("id")
     outbox = whats.add_parser("outbox", help="messages on their way to the broker")
+    alarms = whats.add_parser("alarms", help="what the workers of this machine could not tell the broker")
+    alarms.add_argument("--clear", action="store_true", help="forget them once they are shown")
     for one in (letters, outbox):
         one.add_argument("--limit", type=int, default=50)
     for one in (status, outbox):
@@ -51,6 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("recover needs the id of a request; `dlq list` shows them")
     try:
         configure(keep=True)
+        if given.what == "alarms":
+            return _alarms(clear=given.clear)
         hush_drivers()
         from systems.grading.app import grading
 

@@ -24,7 +24,8 @@ class Settings:
     stt_model: str = "whisper-1"
     callback_secrets: tuple[str, ...] = ()  #: the first signs; all of them verify, while one replaces another
     audio_dir: Path = Path("data/audio")  #: where recordings are, for the API and for the workers
-    ledger: Path = Path("data/grading-ledger.db")  #: what the workers of this machine know of requests
+    #: What the workers know of requests: a file for those of one machine, a PostgreSQL for those of several.
+    ledger: Path | str = Path("data/grading-ledger.db")
     # The relay.
     outbox_poll_interval_ms: int = 5_000
     outbox_batch_size: int = 50
@@ -73,6 +74,10 @@ def _secrets(variable: str, text: str) -> tuple[str, ...]:
     return found
 
 
+def _ledger(variable: str, text: str) -> Path | str:
+    return text if text.startswith(("postgresql://", "postgres://")) else Path(folder(variable, text))
+
+
 _TIME = whole(1, 86_400_000)
 _READERS: dict[str, Reader] = {
     "database_url": text,
@@ -83,7 +88,7 @@ _READERS: dict[str, Reader] = {
     "stt_model": text,
     "callback_secrets": _secrets,
     "audio_dir": folder,
-    "ledger": folder,
+    "ledger": _ledger,
     "outbox_poll_interval_ms": _TIME,
     "outbox_batch_size": whole(1, 1_000),
     "outbox_stale_threshold_ms": _TIME,

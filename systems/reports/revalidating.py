@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from holdfast import Holdfast
+from holdfast import Conflict, Holdfast
 from systems.reports.codes import Code
 from systems.reports.failures import Trouble
 from systems.reports.normalise import NotJson, normalise
@@ -43,7 +43,7 @@ async def revalidate(
     by: str = "api",
 ) -> Judged:
     """Judge the newest capture of a job by *schema*, or by the one its own name has now. If it fits and *complete* is set,
-    the job is retried, and takes the captured answer: `Conflict` when it is not failed any more, and nothing is changed."""
+    the job is retried, and takes the captured answer: `Conflict` when it is not failed any more."""
     whole = [capture for capture in await records.captures_of(job_id) if capture.code in _WHOLE]
     if not whole:
         raise Trouble(Code.NOT_READY, "no answer of this report was captured whole")
@@ -54,6 +54,8 @@ async def revalidate(
         await records.override(whole[0], chosen, digest(chosen), by)
         try:
             await app.retry(job_id, by=by)
+        except Conflict:
+            raise  # somebody was first, and their run may need it: what fits is the same captured answer
         except BaseException:
             await records.forget_override(job_id)
             raise

@@ -21,6 +21,8 @@ from holdfast import Holdfast
 
 app = Holdfast("sqlite:///jobs.db", reclaim_every="200ms")
 
+app.topic("orders", to="memory://")
+
 @app.task
 async def hello(name: str) -> str:
     return f"hello {name}"
@@ -172,6 +174,9 @@ def test_a_worker_can_end_by_itself_when_nothing_is_left(shop: Shop) -> None:
 def test_up_says_how_to_enqueue_and_works(shop: Shop) -> None:
     up = shop.start("up", "shop:app")
     eventually(lambda: shop.told("worker.started"), "the worker to start")
+    code = "from shop import *; app.sync.publish('orders', 1)"
+    assert zygote.run([sys.executable, "-c", code], cwd=shop.folder, env=ENVIRONMENT).returncode == 0
+    eventually(lambda: "published" in shop.run("outbox", "list", "--app", "shop:app").stdout, "its relay")
     up.terminate()
     assert ended(up) == 0
     first, second = (shop.folder / "out.log").read_text().splitlines()

@@ -188,15 +188,22 @@ async def test_two_relays_bring_everything_in_order_of_its_key(app: Holdfast, ta
 
 
 async def test_a_waiting_relay_is_woken_by_a_message(app: Holdfast, target: Box) -> None:  # E44
-    app.settings = Holdfast("memory://", outbox_poll="1h").settings
+    """And by the many that were there before it began: a full batch is followed at once."""
+    app.settings = Holdfast("memory://", outbox_poll="1h", outbox_batch=5).settings
     came = asyncio.Event()
+    waiting = [str(n) for n in range(23)]
 
     def note(message: Message) -> Delivery:
-        came.set()
+        if bodies([message])[0] not in waiting[:-1]:
+            came.set()
         return Delivered()
 
     target.answer = note
+    for body in waiting:
+        await app.publish(TOPIC, body, key="one after another")
     relaying = asyncio.create_task(app.run_relay())
+    async with asyncio.timeout(3):
+        await came.wait()
     for body in ("first", "second"):
         came.clear()
         await app.publish(TOPIC, body)
@@ -204,7 +211,7 @@ async def test_a_waiting_relay_is_woken_by_a_message(app: Holdfast, target: Box)
             await came.wait()
     relaying.cancel()
     await asyncio.gather(relaying, return_exceptions=True)
-    assert bodies(target.messages) == ["first", "second"]
+    assert bodies(target.messages) == [*waiting, "first", "second"]
 
 
 async def test_a_relay_that_is_told_to_end_gives_back_what_it_has(app: Holdfast, target: Box) -> None:  # E44

@@ -16,8 +16,9 @@ from redis.asyncio import Redis
 
 from holdfast.domain.addresses import networks
 from holdfast.domain.outbox import Message, Standing
-from holdfast.engine.transport import Transport
+from holdfast.engine.transport import Transport, content_type
 from holdfast.outbound import Outbound
+from holdfast.transports.memory import box
 from holdfast.transports.targets import read_target
 from holdfast.wiring import SystemClock, make_transport
 from tests.integration.endpoint import Endpoint
@@ -179,8 +180,29 @@ class WebBench:
         ]
 
 
+class MemoryBench:
+    """There is nothing between the transport and its box, so nothing to break."""
+
+    kind, password = "memory", "none"
+    proxy: Proxy
+
+    def __init__(self) -> None:
+        self.topic = f"orders.{next(_numbers)}"
+        self.options: dict[str, Any] = {}
+
+    @property
+    def address(self) -> str:
+        return f"memory://{self.topic}"
+
+    async def arrived(self) -> list[Arrived]:
+        return [Arrived(m.id, m.body, content_type(m), m.headers) for m in box(self.topic).messages]
+
+
 @asynccontextmanager
 async def a_bench(kind: str, servers: Mapping[str, Any]) -> AsyncIterator[Bench]:
+    if kind == "memory":
+        yield MemoryBench()
+        return
     async with AsyncExitStack() as stack:
         endpoint = Endpoint()
         if kind == "webhook":

@@ -17,7 +17,12 @@ SERVERS = {"rabbitmq": "rabbitmq", "redis": "redis_server", "nats": "nats_server
 pytestmark = pytest.mark.service
 
 
-@pytest.fixture(params=["rabbitmq", "redis", "nats", "webhook"])
+KINDS = ["rabbitmq", "redis", "nats", "webhook"]
+#: For what is promised of a target that is never away, too.
+ALL_KINDS = pytest.mark.parametrize("bench", [*KINDS, "memory"], indirect=True)
+
+
+@pytest.fixture(params=KINDS)
 async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
     kind = request.param
     servers = {kind: request.getfixturevalue(SERVERS[kind])} if kind in SERVERS else {}
@@ -66,6 +71,7 @@ async def delivered_in_the_end(transport: Transport, bench: Bench) -> None:
     pytest.fail(f"not delivered: {answer}")
 
 
+@ALL_KINDS
 async def test_what_is_delivered_has_arrived_in_order_with_its_id_headers_and_type(  # E44
     transport: Transport, bench: Bench
 ) -> None:
@@ -128,6 +134,7 @@ async def test_a_delivery_that_is_cancelled_leaves_the_transport_usable(  # E44
     await delivered_in_the_end(transport, bench)
 
 
+@ALL_KINDS
 async def test_deliveries_may_overlap(transport: Transport, bench: Bench) -> None:  # E44
     batches = [[a_message(bench.topic) for _ in range(20)] for _ in range(4)]
     answers = await asyncio.gather(*(transport.deliver(batch) for batch in batches))

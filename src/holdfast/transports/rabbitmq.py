@@ -42,6 +42,9 @@ CONFIRM_WITHIN = 10.0
 CLOSE_WITHIN = 1.0
 #: While confirms are outstanding: how often it is looked whether the broker has blocked us.
 LOOK_EVERY = 0.25
+#: How often a dead letter may be looked at and put back: without a limit of its own RabbitMQ 4 drops it after 20 times, and
+#: there is no word for "never" that older ones know.
+_LOOKS = 1_000_000_000
 
 _BLOCKED = Undelivered("the broker takes no messages now: an alarm of its memory or disk", away=True)
 _TIMED_OUT = Undelivered(f"the broker did not confirm it within {CONFIRM_WITHIN:.0f} s", away=True)
@@ -274,7 +277,8 @@ async def _declare_queue(
 ) -> None:
     dead = f"{name}.dead"
     graveyard = await channel.declare_exchange(dead, "fanout", durable=True)
-    buried = await channel.declare_queue(dead, durable=True, arguments={"x-queue-type": "quorum"})
+    kept: dict[str, Any] = {"x-queue-type": "quorum", "x-delivery-limit": _LOOKS}
+    buried = await channel.declare_queue(dead, durable=True, arguments=kept)
     await buried.bind(graveyard, "")
     queue = await channel.declare_queue(
         name,

@@ -10,6 +10,16 @@ from systems.converter.codes import Code, message, public_code
 from systems.converter.tasks import Converter
 
 _ENDED = (State.COMPLETE, State.FAILED, State.CANCELLED)
+#: Name in one of the two source documents → the same here: programs written against them find what they look for.
+DOCUMENTED = {
+    "status": "state",
+    "attempt_count": "attempt",
+    "attemptCount": "attempt",
+    "lastAttemptAt": "last_attempt_at",
+    "retryAfter": "retry_after",
+    "queuedAt": "queued_at",
+    "result_path": "download",
+}
 
 
 def show(row: JobRow, converter: Converter, *, now: datetime | None = None) -> dict[str, Any]:
@@ -19,7 +29,7 @@ def show(row: JobRow, converter: Converter, *, now: datetime | None = None) -> d
     has_result = row.state is State.COMPLETE and row.expired_at is None and converter.result(row.id).exists()
     code, line = _said(row)
     failed = row.state is State.FAILED
-    return {
+    shown = {
         "id": row.id,
         "name": payload.get("name", ""),
         "mapping": payload.get("mapping", ""),
@@ -35,6 +45,7 @@ def show(row: JobRow, converter: Converter, *, now: datetime | None = None) -> d
         "finished_at": _moment(row.finished_at),
         "failed_at": _moment(row.failed_at),
         "last_attempt_at": _moment(row.last_attempt_at),
+        "updated_at": _moment(row.updated_at),
         **_next_attempt(row, now or datetime.now(UTC)),
         "error_code": code.value if failed and code else None,
         "error_message": line if failed else None,
@@ -46,6 +57,7 @@ def show(row: JobRow, converter: Converter, *, now: datetime | None = None) -> d
         "can_retry": failed and has_source,
         "download": f"/api/jobs/{row.id}/download" if has_result else None,
     }
+    return shown | {name: shown[ours] for name, ours in DOCUMENTED.items()}
 
 
 def _said(row: JobRow) -> tuple[Code | None, str]:

@@ -23,6 +23,7 @@ from systems.grading.topology import REQUESTS, queues
 from systems.grading.worker.desk import Desk
 from systems.grading.worker.ledger import Ledger
 from systems.grading.worker.outgoing import NotSent, Outgoing
+from systems.grading.worker.places import LedgerAway
 from systems.grading.worker.provider import Provider
 
 _WORKER = f"celery@{socket.gethostname()}:{os.getpid()}"
@@ -85,7 +86,10 @@ def desk() -> Desk:
 
 
 def tell_refused(record: Buried) -> None:
-    """A message that named a request of ours and was unfit: its submission need not wait for the deadline."""
+    """A message that named a request of ours and was unfit: its submission need not wait for the deadline.
+
+    Unless the request is known: then this was a bad copy, and what becomes of the good one is not for it to say.
+    """
     try:
         callback = Callback(
             record.request_id,
@@ -100,9 +104,12 @@ def tell_refused(record: Buried) -> None:
         msgspec.json.decode(body, type=Callback)
     except (ValueError, msgspec.ValidationError):
         return  # it names no request: there is nobody to tell
-    outgoing().callback(
-        body, holdfast_celery.sign(settings().callback_secrets[0], record.request_id, body), record.request_id
-    )
+    told = ledger().refuse(record.request_id, body.decode())
+    if told is None:
+        return
+    signed = holdfast_celery.sign(settings().callback_secrets[0], record.request_id, told.encode())
+    outgoing().callback(told.encode(), signed, record.request_id)
+    ledger().told(record.request_id)
 
 
 app = GradingCelery("grading", set_as_current=False)
@@ -137,10 +144,11 @@ app.conf.update(
 def grade(self: Any, request: dict[str, Any]) -> str:
     try:
         return desk().handle(msgspec.convert(request, Request))
-    except NotSent as error:
+    except (NotSent, LedgerAway) as error:
         raise Reject(str(error), requeue=True) from error
 
 
 @worker_process_shutdown.connect  # type: ignore[untyped-decorator]
 def close(**_: Any) -> None:
     provider().close()
+    ledger().close()

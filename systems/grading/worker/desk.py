@@ -33,6 +33,7 @@ from systems.grading.worker.failures import Held, Hopeless, TryAgain
 from systems.grading.worker.ledger import Cost, Ended, Ledger, Taken
 from systems.grading.worker.ledger import Held as InOtherHands
 from systems.grading.worker.outgoing import NotSent
+from systems.grading.worker.places import LedgerAway
 
 log = Log("grading.worker")
 
@@ -234,8 +235,11 @@ class Desk:
 
         def renew() -> None:
             while not done.wait(lease / 3):
-                if not self.ledger.extend(taken, lease):
-                    return
+                try:
+                    if not self.ledger.extend(taken, lease):
+                        return
+                except LedgerAway as error:  # while it still is ours it is tried again
+                    log.warning("lease.not_renewed", request_id=taken.request_id, reason=str(error))
 
         thread = threading.Thread(target=renew, name=f"lease {taken.request_id}", daemon=True)
         thread.start()

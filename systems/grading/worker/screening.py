@@ -17,6 +17,7 @@ from celery.worker.consumer import Consumer
 from holdfast.logs import Log
 from systems.grading.messages import LARGEST_MESSAGE, TASK, Buried, Request, split
 from systems.grading.worker.outgoing import NotSent, Outgoing
+from systems.grading.worker.places import LedgerAway
 
 log = Log("grading.worker")
 
@@ -107,7 +108,7 @@ class ScreeningConsumer(Consumer):  # type: ignore[misc]
                 try:
                     outgoing().bury(msgspec.json.encode(record), record.request_id or "unknown")
                     refused(record)
-                except NotSent:
+                except (NotSent, LedgerAway):
                     message.reject_log_error(log, (OSError,))  # to the dead letters all the same, as it is
                 else:
                     message.ack_log_error(log, (OSError,))

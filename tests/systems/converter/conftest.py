@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,9 @@ from tests.conftest import DATABASES
 from tests.services.databases import new_database, new_file
 from tests.systems.converter.gateways import RunningGateway
 from tests.systems.converter.sites import RunningSite
+
+#: Of the site that most tests share: long enough to be seen between two attempts.
+BASE_DELAY_MS = 150
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +35,8 @@ def shared_site(
     database_url: str, faulty_gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningSite]:
     folder = tmp_path_factory.mktemp("site")
-    with RunningSite(
-        folder, database_url, faulty_gateway, GATEWAY_TIMEOUT_MS="1500", WORKER_LEASE_TTL_SEC="3"
-    ) as running:
+    knobs: dict[str, Any] = {"GATEWAY_TIMEOUT_MS": "1500", "RETRY_BASE_DELAY_MS": str(BASE_DELAY_MS)}
+    with RunningSite(folder, database_url, faulty_gateway, WORKER_LEASE_TTL_SEC="3", **knobs) as running:
         yield running
 
 

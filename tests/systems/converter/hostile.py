@@ -19,6 +19,10 @@ PAGE = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Resources << /Fon
 ONE_PAGE = b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>"
 
 
+#: The harmless file that all virus scanners report; in two parts, so that they do not report this one.
+EICAR = rb"X5O!P%@AP[4\PZX54(P^)7CC)7}$" + b"EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
+
+
 def with_content(
     content: bytes, *, page: bytes = PAGE, pages: bytes = ONE_PAGE, catalog: bytes = CATALOG
 ) -> bytes:
@@ -127,12 +131,33 @@ def hostile_xml(where: str, packet: bytes = b"") -> bytes:
 def actions() -> bytes:
     catalog = (
         "/OpenAction << /S /JavaScript /JS (app.launchURL\\('http://127.0.0.1:9/'\\);) >>"
-        " /AA << /WC << /S /Launch /F (/bin/sh) >> >> /Names << /EmbeddedFiles << /Names [(../../etc/cron.d/x)"
+        " /AA << /WC << /S /Launch /F (/bin/sh) >> /DC << /S /URI /URI (http://127.0.0.1:9/) >> >> /Names << /EmbeddedFiles << /Names [(../../etc/cron.d/x)"
         " << /Type /Filespec /F (../../etc/cron.d/x) /UF (../../etc/cron.d/x) >>] >> >>"
     )
     sheet = Sheet()
     sheet.write(60, 100, "harmless")
     return document([sheet], catalog=catalog)
+
+
+def attached(content: bytes) -> bytes:
+    """An honest page, and a file that comes with it."""
+    out = io.BytesIO()
+    with pikepdf.open(io.BytesIO(plain())) as pdf:
+        pdf.attachments["attached.zip"] = content
+        pdf.save(out)
+    return out.getvalue()
+
+
+def zip_bomb() -> bytes:
+    """A few kilobytes that are a gigabyte for whoever opens them twice."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("0", bytes(10_000_000))
+    inner = out.getvalue()
+    with zipfile.ZipFile(out := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as packed:
+        for nth in range(100):
+            packed.writestr(f"{nth}.zip", inner)
+    return out.getvalue()
 
 
 def archive() -> bytes:
@@ -180,5 +205,8 @@ FILES: dict[str, Hostile] = {
     "a million open arrays": Hostile(deep_arrays, 422, "NO_TEXT"),
     "entities in the XMP": Hostile(lambda: hostile_xml("xmp"), 200),
     "entities in the XFA": Hostile(lambda: hostile_xml("xfa"), 200),
-    "scripts, launches and paths": Hostile(actions, 200),
+    "scripts, launches, addresses and paths": Hostile(actions, 200),
+    "an archive that bursts, attached": Hostile(lambda: attached(zip_bomb()), 200),
+    "what virus scanners look for": Hostile(lambda: EICAR, 415, "NOT_PDF"),
+    "the same, attached": Hostile(lambda: attached(EICAR), 200),
 }

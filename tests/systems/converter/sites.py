@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from holdfast import Holdfast
+from holdfast import Attempt, Holdfast
 from holdfast.errors import Conflict
 from tests.services import zygote
 from tests.systems.converter.gateways import ROOT, RunningGateway
@@ -91,8 +91,16 @@ class RunningSite:
         if self.web.stdout is not None:
             self.web.stdout.close()
 
-    def start_worker(self, **more: str) -> subprocess.Popen[str]:
-        worker = self._popen("holdfast", "worker", "systems.converter.app:app", env=self.environment | more)
+    def start_worker(self, *words: str, log: Path | None = None, **more: Any) -> subprocess.Popen[str]:
+        """With these *words* and knobs; everything it has to say goes to *log*, a JSON object a line."""
+        environment = self.environment | more
+        with contextlib.ExitStack() as opened:
+            told: dict[str, Any] = {}
+            if log is not None:
+                environment |= {"HOLDFAST_LOG": "json", "HOLDFAST_LOG_LEVEL": "debug"}
+                told["stderr"] = opened.enter_context(log.open("w"))
+            command = ("holdfast", "worker", "systems.converter.app:app", *words)
+            worker = self._popen(*command, env=environment, **told)
         self.workers.append(worker)
         return worker
 
@@ -143,6 +151,22 @@ class RunningSite:
         async def look() -> str:
             async with Holdfast(self.environment["DATABASE_URL"]) as app:
                 return next((str(seen.breaker.state) for seen in await app.breakers()), "closed")
+
+        return apart(look)
+
+    def expire_results(self) -> None:
+        """Those of all jobs that have ended, as if their time were over; their files are swept later."""
+
+        async def purge() -> None:
+            async with Holdfast(self.environment["DATABASE_URL"]) as app:
+                await app.purge(results=0)
+
+        apart(purge)
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        async def look() -> list[Attempt]:
+            async with Holdfast(self.environment["DATABASE_URL"]) as app:
+                return sorted(await app.attempts(job_id), key=lambda attempt: attempt.epoch)
 
         return apart(look)
 

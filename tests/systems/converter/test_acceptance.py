@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from datetime import datetime
 
 import pytest
 from lxml import etree
 
+from holdfast.cli import main
 from systems.converter.codes import CODES, Code
 from systems.converter.content import MAX_BYTES
 from systems.converter.samples import article, plain
+from tests.systems.converter.conftest import BASE_DELAY_MS
+from tests.systems.converter.gateways import ROOT
 from tests.systems.converter.sites import RunningSite
 
 
@@ -19,14 +24,20 @@ def some(words: str) -> bytes:
     return plain(words=words)
 
 
-def attempts_of(site: RunningSite, job_id: str) -> int:
-    return int(site.job(job_id)["attempt"])
+def assert_spaced(site: RunningSite, job_id: str) -> None:
+    """Between its three attempts are the waits of the document: the base, and twice the base."""
+    first, second, third = site.attempts(job_id)
+    for before, after, factor in ((first, second, 1), (second, third, 2)):
+        assert before.ended_at is not None
+        waited = (after.started_at - before.ended_at).total_seconds() * 1000
+        assert factor * BASE_DELAY_MS <= waited < factor * BASE_DELAY_MS + 2000  # a busy machine may be late
 
 
 def test_a_pdf_goes_in_and_xml_comes_out(site: RunningSite) -> None:  # C2
     job = site.converted(article(), "jats", name="Artikel über Ä.pdf")
     assert (job["state"], job["attempt"], job["error_code"], job["message"]) == ("complete", 1, None, "")
-    answer = site.http.get(job["download"])
+    assert (job["status"], job["attempt_count"], job["attemptCount"]) == ("complete", 1, 1)
+    answer = site.http.get(job["result_path"])
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/xml"
     assert answer.headers["content-disposition"].endswith("UTF-8''Artikel%20%C3%BCber%20%C3%84.xml")
@@ -72,12 +83,14 @@ def test_a_gateway_that_answers_502_is_asked_three_times(site: RunningSite) -> N
     job = site.converted(some("502"))
     assert (job["state"], job["error_code"], job["attempt"]) == ("failed", "GW_5XX", 3)
     assert job["error_message"] == CODES[Code.GW_5XX].final  # C8
+    assert_spaced(site, job["id"])
 
 
 def test_a_gateway_that_does_not_answer_is_asked_three_times(site: RunningSite) -> None:  # C4
     site.gateway.fault(hang=True)
     job = site.converted(some("hangs"))
     assert (job["state"], job["error_code"], job["attempt"]) == ("failed", "GW_TIMEOUT", 3)
+    assert_spaced(site, job["id"])
 
 
 def test_a_result_that_cannot_be_written_is_tried_once_more(site: RunningSite) -> None:  # C4
@@ -105,14 +118,22 @@ def test_a_download_before_the_end_is_409(site: RunningSite) -> None:  # C2
 
 
 def test_a_download_after_retention_is_404_and_uploading_again_regenerates(site: RunningSite) -> None:  # C2
+    """Also before the file of what has expired is swept, and when a file was lost before its time."""
     pdf = some("expires")
-    job = site.converted(pdf)
-    (site.results / f"{job['id']}.xml").unlink()
-    answer = site.http.get(f"/api/jobs/{job['id']}/download")
-    assert (answer.status_code, answer.json()["code"]) == (404, "EXPIRED")
-    assert site.job(job["id"])["message"] == "File was removed by retention. Re-upload to regenerate."
+    ids: set[str] = set()
+    for removal in ("retention", "loss"):
+        job = site.converted(pdf)
+        ids.add(job["id"])
+        xml = site.results / f"{job['id']}.xml"
+        site.expire_results() if removal == "retention" else xml.unlink()
+        assert xml.exists() is (removal == "retention")
+        answer = site.http.get(f"/api/jobs/{job['id']}/download")
+        assert (answer.status_code, answer.json()["code"]) == (404, "EXPIRED")
+        job = site.job(job["id"])
+        assert job["message"] == "File was removed by retention. Re-upload to regenerate."
+        assert (job["status"], job["result_path"]) == ("complete", None)
     again = site.converted(pdf)
-    assert again["id"] != job["id"]
+    assert len(ids | {again["id"]}) == 3
     assert site.http.get(again["download"]).status_code == 200
     assert site.upload(pdf).json()["id"] == again["id"]  # and that one is the twin from now on
 
@@ -171,13 +192,6 @@ def test_retries_are_spaced_and_their_time_is_told(site: RunningSite) -> None:
     assert (job["state"], job["attempt"]) == ("complete", 2)
     due, began = (datetime.fromisoformat(text) for text in (waiting["retry_after"], job["last_attempt_at"]))
     assert began >= due
-
-
-def test_a_long_job_keeps_its_lease_and_completes_once(site: RunningSite) -> None:
-    """Longer than half a lease; the lease is 3 s, and the gateway may take 1.5 s: so three of them, one behind the other."""
-    site.gateway.fault(latency_ms=1200)
-    job = site.converted(some("long"))
-    assert (job["state"], job["attempt"]) == ("complete", 1)
 
 
 def test_every_move_is_on_record_with_its_facts(site: RunningSite) -> None:
@@ -253,3 +267,25 @@ def test_lists_are_paged_newest_first(site: RunningSite) -> None:  # C2
 
 def test_health_says_whether_the_store_answers(site: RunningSite) -> None:
     assert site.http.get("/healthz").json() == {"status": "ok"}
+
+
+def test_the_commands_of_the_runbook_do_what_it_says(
+    site: RunningSite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # C10
+    """As they are typed, in the environment that the page sets. Those with an app are what starts the site itself."""
+    failed = site.converted(some("for the runbook"), "docx")
+    page = (ROOT / "docs/how-to/converter-runbook.md").read_text(encoding="utf-8")
+    assert "$ export HOLDFAST_DATABASE_URL=$DATABASE_URL\n" in page
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", site.environment["DATABASE_URL"])
+    typed = re.findall(r"^\$ (holdfast .+)$", page, re.MULTILINE)
+    typed += re.findall(r"`(holdfast [^`]+)`", page.replace("\n", " "))
+    said: dict[str, str] = {}
+    for line in dict.fromkeys(typed):
+        if " systems.converter.app:app" not in line:
+            code = main(shlex.split(line.replace("ID", failed["id"]))[1:])
+            assert code in (0, int(line == "holdfast doctor")), line  # it found something: that a file failed
+            said[line] = capsys.readouterr().out
+    assert len(said) >= 12
+    assert "GW_4XX" in said["holdfast dead groups"]
+    assert failed["id"] in said["holdfast jobs show ID"]
+    assert site.converted(some("after the runbook"))["state"] == "complete"  # paused, and resumed again

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from systems.converter.failures import SourceGone, failed, rule
 from systems.converter.gateway_client import BrokenAnswer, Wellformed
 from systems.converter.settings import Settings
 from systems.converter.storing import result_path
-from systems.converter.tasks import retry_policy
+from systems.converter.tasks import build, retry_policy
 
 
 def answered(status: int, body: Any = None, **headers: str) -> httpx2.HTTPStatusError:
@@ -115,10 +116,26 @@ def test_the_gateways_words_are_shown_only_when_safe(words: str, shown: bool) ->
 
 
 def test_knobs_have_the_names_and_defaults_of_the_document() -> None:  # C11
+    document = {
+        "RETRY_MAX_ATTEMPTS": 3,
+        "RETRY_BASE_DELAY_MS": 5_000,
+        "RETRY_JITTER_MAX_MS": 5_000,
+        "WORKER_LEASE_TTL_SEC": 90,
+        "GATEWAY_TIMEOUT_MS": 60_000,
+        "WORKER_CONCURRENCY": 10,
+        "CIRCUIT_WINDOW": "20",
+        "CIRCUIT_FAIL_THRESHOLD": 0.5,
+        "CIRCUIT_COOLDOWN_MS": 30_000,
+        "CIRCUIT_MODE": "hold",
+        "DATABASE_URL": "sqlite:///data/converter.db",
+        "GATEWAY_URL": "http://127.0.0.1:8080",
+        "UPLOADS_DIR": Path("data/uploads"),
+        "RESULTS_DIR": Path("data/results"),
+    }
     settings = Settings.read({})
-    assert (settings.retry_max_attempts, settings.worker_lease_ttl_sec) == (3, 90)
-    assert (settings.gateway_timeout_ms, settings.circuit_window) == (60_000, "20")
-    assert (settings.circuit_fail_threshold, settings.circuit_mode) == (0.5, "hold")
+    assert {name: getattr(settings, name.lower()) for name in document} == document
+    assert settings == Settings.read({name: str(value) for name, value in document.items()})
+    assert build(settings).app.settings.grace == timedelta(seconds=30)
     given = Settings.read(
         {"CIRCUIT_WINDOW": "120s", "RETRY_BASE_DELAY_MS": "10", "UPLOADS_DIR": "up", "X": "y"}
     )

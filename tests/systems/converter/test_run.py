@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -80,11 +82,25 @@ def convert(run: Run) -> str:
         return answer.text
 
 
+def assert_explained(run: Run, data: Path) -> None:
+    """It has said where the data lies, and a first upload as it stands there is taken."""
+    [place] = [line for line in run.said if line.startswith("  the data ")]
+    assert f" {data}:" in place
+    [words] = [shlex.split(line.partition("the API")[2]) for line in run.said if " the API " in line]
+    assert words[:5] == ["curl", "-b", str(data / "cookies"), "-c", str(data / "cookies")]
+    done = subprocess.run(["curl", "--silent", *words[1:]], capture_output=True, text=True, check=True)
+    job = json.loads(done.stdout)
+    [listing] = [line.split() for line in run.said if line.rstrip().endswith("/api/jobs")]
+    done = subprocess.run(["curl", "--silent", *listing[1:]], capture_output=True, text=True, check=True)
+    assert [seen["id"] for seen in json.loads(done.stdout)["jobs"]] == [job["id"]]  # the jar is who you are
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_one_command_starts_it_and_ctrl_c_stops_all_of_it_within_3_seconds(store: str, data: Path) -> None:
     with running(data / store, "--store", store) as run:
         assert re.fullmatch(r"ready: http://127\.0\.0\.1:\d+\n", run.said[0])
+        assert_explained(run, data / store)
         assert "What It Costs to Lose No Job" in convert(run)
         [told] = [line for line in run.said if line.startswith("  metrics")]
         assert "attempts_succeeded_total{attempt=" in httpx2.get(told.split()[2]).text  # the worker's own

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,12 @@ class Stack:
     """`with Stack(folder, broker_url) as grading: grading.submit("…")`. Each part can be killed and started again."""
 
     def __init__(
-        self, folder: Path, broker_url: str, database_url: str | None = None, **environment: str
+        self,
+        folder: Path,
+        broker_url: str,
+        database_url: str | None = None,
+        ledger_url: str | None = None,
+        **environment: str,
     ) -> None:
         self.folder = folder
         self.running: dict[str, subprocess.Popen[str]] = {}
@@ -61,7 +67,7 @@ class Stack:
             "BROKER_URL": broker_url,
             "CALLBACK_SECRETS": SECRET,
             "AUDIO_DIR": str(folder / "audio"),
-            "LEDGER": str(folder / "ledger.db"),
+            "LEDGER": ledger_url or str(folder / "ledger.db"),
             "PYTHONUNBUFFERED": "1",
         }
         self.http = httpx2.Client(timeout=20, verify=False)
@@ -84,6 +90,7 @@ class Stack:
         self.provider.close()
         for name in list(self.running):
             self.stop(name)
+        self.ledger.close()
 
     def start(self, name: str) -> str:
         self._begin(name)
@@ -178,8 +185,8 @@ class Stack:
         found = self.provider.get("/calls").json()["calls"]
         return [call for call in found if call["client_request_id"] == submission["requestId"]]
 
-    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "systems.grading", *words]
+    def holdfast(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "holdfast", *words]
         return zygote.run(command, cwd=ROOT, env=self.environment)
 
     def dead_letters(self) -> list[dict[str, Any]]:
@@ -190,9 +197,9 @@ class Stack:
         with self.http.stream("GET", f"/submissions/{submission['submissionId']}/events") as stream:
             return [json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: ")]
 
-    @property
+    @cached_property
     def ledger(self) -> Ledger:
-        return Ledger(self.folder / "ledger.db")
+        return Ledger(Settings.read(self.environment).ledger)
 
     def main(self) -> Grading:
         """The main app, in this process."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from holdfast import JobRow, Reply, State
 from holdfast.celery import sign
+from holdfast.domain.outbox import Standing
 from holdfast.testing import ManualClock, app_in_memory
 from systems.grading.callbacks.applying import Refused, apply
 from systems.grading.messages import LARGEST_MESSAGE, request_id
@@ -95,7 +97,8 @@ async def test_a_submission_and_its_message_are_stored_together_under_the_names_
     grading: Grading,
 ) -> None:  # G1
     row = await submit(grading, "writing", text="Hello.")
-    [message] = [show_message(one) for one in await grading.app.messages(key=row.id)]
+    [stored] = await grading.app.messages(key=row.id)
+    message = show_message(stored)
     assert show(row)["status"] == "PENDING"
     assert message["aggregate_id"] == row.id
     assert message["message_type"] == "grading.request"
@@ -104,6 +107,15 @@ async def test_a_submission_and_its_message_are_stored_together_under_the_names_
     assert set(message) == {
         "id", "aggregate_id", "message_type", "payload", "status", "created_at", "processed_at", "retry_count", "error_message",
     }  # fmt: skip
+    gone = replace(stored, standing=Standing.PUBLISHED, settled_at=stored.created_at)
+    assert show_message(gone)["status"] == "published"
+    assert show_message(gone)["processed_at"] == message["created_at"]
+    parked = show_message(replace(stored, standing=Standing.PARKED, tries=3, error="nobody wants it"))
+    assert [parked[name] for name in ("status", "retry_count", "error_message")] == [
+        "failed",
+        3,
+        "nobody wants it",
+    ]
 
 
 def test_the_relay_goes_by_the_variables_of_the_source() -> None:  # G2
@@ -114,6 +126,14 @@ def test_the_relay_goes_by_the_variables_of_the_source() -> None:  # G2
     told = build(Settings.read(names)).app.settings
     assert (told.outbox_poll, told.outbox_batch) == (timedelta(seconds=7), 9)
     assert told.outbox_stale == timedelta(seconds=8)
+
+
+def test_deadlines_are_swept_at_least_as_often_as_the_variable_says() -> None:  # G5
+    """The default is a minute; the engine looks oftener than that by itself."""
+    assert Settings().timeout_check_interval_ms == 60_000
+    for told, looks in ((60_000, 2_000), (200, 200)):
+        found = build(Settings.read({"TIMEOUT_CHECK_INTERVAL_MS": str(told)})).app.settings
+        assert found.reclaim_every == timedelta(milliseconds=looks)
 
 
 async def test_a_message_that_cannot_be_stored_leaves_no_submission(grading: Grading) -> None:  # G1

@@ -103,10 +103,17 @@ async def broker(url: str) -> AsyncIterator[tuple[AbstractQueue, AbstractQueue]]
 async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
     url: str, tmp_path: Path
 ) -> None:  # E45
+    """Of a task that reports nothing the broker tells us nothing either: it ends by its deadline."""
     app, ship = shop(url, tmp_path)
+
+    @app.task(execute="outside", topic="shop.tasks", encode=for_celery("shop.note"), deadline="100ms")
+    async def note(file: str) -> None:
+        raise AssertionError("Celery does it")
+
     told: dict[int, list[tuple[str, int]]] = {1: [], 2: [], 3: []}
     with stock_worker(url, tmp_path):
         async with broker(url) as (_, callbacks), app:
+            silent = await note.enqueue(str(tmp_path / "noted"))
             orders = {(await ship.enqueue(order)).id: order for order in told}
             await app.run_relay(until_idle=True)
             ended = 0
@@ -119,6 +126,9 @@ async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
                     if ended == len(told):
                         break
             rows = {order: await app.job(job_id) for job_id, order in orders.items()}
+            assert (tmp_path / "noted").exists()
+            await app.run_worker(until_idle=True)  # whose duties sweep what is overdue
+            ended_by = await silent.job()
     assert told == {
         1: [("processing", 1), ("completed", 1)],
         2: [("processing", 1), ("failed", 1)],
@@ -126,6 +136,7 @@ async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
     }
     assert [row.state for row in rows.values()] == ["complete", "failed", "complete"]
     assert (rows[1].result, rows[2].error_code) == ({"parcel": 100}, "NO_SUCH_ORDER")
+    assert (ended_by.state, ended_by.error_code) == ("failed", "TIMEOUT")
     assert rows[3].attempt == 1  # what Celery tries again by itself is no attempt of ours
 
 

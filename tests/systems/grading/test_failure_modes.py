@@ -32,10 +32,10 @@ pytestmark = pytest.mark.slow
 def shared(
     own_rabbitmq: RabbitMq, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    """On PostgreSQL, as in production; test_run.py has it on SQLite."""
+    """On PostgreSQL, the ledger too, as on several machines; test_run.py has it on SQLite."""
     with (
         new_database(postgres) as url,
-        Stack(tmp_path_factory.mktemp("grading"), own_rabbitmq.url(), url) as stack,
+        Stack(tmp_path_factory.mktemp("grading"), own_rabbitmq.url(), url, url) as stack,
     ):
         stack.ended(stack.submit(), 60)  # everybody is up
         yield stack
@@ -345,15 +345,47 @@ def test_poison_is_a_dead_letter_once_and_the_worker_lives_on(grading: Stack) ->
     assert depth(grading, DEAD) == before + len(poison)
 
 
+def test_a_bad_copy_of_a_request_in_hand_changes_nothing(grading: Stack) -> None:  # G4
+    grading.fault(latency_ms=700, times=1)
+    submission = grading.submit()
+    grading.until(lambda: grading.calls(submission))
+    before = depth(grading, DEAD)
+    publish(grading, REQUESTS, bad_copy(submission))
+    grading.until(lambda: depth(grading, DEAD) == before + 1)
+    assert grading.ended(submission)["status"] == "COMPLETED"
+    assert "failed" not in kinds(grading, submission)
+
+
+def test_a_request_that_comes_only_as_nonsense_fails_its_submission_at_once(grading: Stack) -> None:  # G4
+    grading.kill("relay")
+    submission = grading.submit()
+    publish(grading, REQUESTS, bad_copy(submission))
+    ended = grading.ended(submission)
+    assert (ended["status"], ended["failureReason"]) == ("FAILED", "INVALID_MESSAGE")
+    grading.start("relay")  # which brings the request itself: it is too late, and costs nothing
+    grading.until(lambda: refusals(grading, submission))
+    assert grading.calls(submission) == []
+    assert submission["requestId"] not in grading.ledger.charges()
+    # By hand at the command line, it is graded after all.
+    done = grading.holdfast("grading", "dlq", "recover", submission["requestId"])
+    assert json.loads(done.stdout)["requestId"] == f"{submission['submissionId']}.2"
+    assert grading.ended(submission)["status"] == "COMPLETED"
+
+
+def bad_copy(submission: dict[str, Any]) -> aio_pika.Message:
+    headers: dict[str, Any] = {"task": "grading.grade", "id": submission["requestId"]}
+    return aio_pika.Message(b"5", content_type="application/json", headers=headers)
+
+
 def test_operators_see_dead_letters_at_the_command_line_and_strike_them(grading: Stack) -> None:  # G4
     raw = aio_pika.Message(b"\xff raw", headers={"id": "x"})  # as the broker itself would put it there
     publish(grading, DEAD, raw)
-    listed = json.loads(grading.command("dlq", "list", "--limit", "500").stdout)
+    listed = json.loads(grading.holdfast("grading", "dlq", "list", "--limit", "500").stdout)
     [found] = [one for one in listed if one["request"].endswith(" raw")]
     assert (found["requestId"], found["failureReason"]) == ("", "INVALID_MESSAGE")
-    struck = json.loads(grading.command("dlq", "discard", "").stdout)["discarded"]
+    struck = json.loads(grading.holdfast("grading", "dlq", "discard", "").stdout)["discarded"]
     assert struck == sum(one["requestId"] == "" for one in listed)
-    refused = grading.command("dlq", "recover", "01a1e359-297e-75e7-bba9-000000000000.1")
+    refused = grading.holdfast("grading", "dlq", "recover", "01a1e359-297e-75e7-bba9-000000000000.1")
     assert refused.returncode == 1
     assert refused.stderr.count("\n") == 1
 

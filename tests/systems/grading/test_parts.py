@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast import UsageError
 from holdfast.celery import BadSignature, encode_task, sign, verify
+from holdfast.cli import main as holdfast
 from systems.grading import audio
 from systems.grading.messages import LARGEST_MESSAGE, request_id, split
 from systems.grading.settings import Settings
-from systems.grading.topology import wait_queue
+from systems.grading.topology import DEAD, REFUSED, queues, wait_queue
 from systems.grading.worker.backoff import Backoff
 from systems.grading.worker.breaker import Breaker, Policy
 from systems.grading.worker.failures import Hopeless, TryAgain
 from systems.grading.worker.ledger import Cost, Ended, Held, Ledger, Taken
 from systems.grading.worker.outgoing import NotSent, Outgoing
+from systems.grading.worker.places import LedgerAway
 from systems.grading.worker.provider import failure_of, read_retry_after
 from systems.grading.worker.screening import Unfit, record_of, screen
 
@@ -56,6 +62,12 @@ def test_a_queue_of_waits_keeps_a_request_as_long_as_it_asked_for_and_hardly_lon
     _, arguments = wait_queue(delay)
     assert delay <= arguments["x-message-ttl"] <= max(250, delay + 1000)
     assert arguments["x-expires"] >= arguments["x-message-ttl"] + 60_000
+
+
+def test_every_queue_says_how_often_it_delivers_a_message() -> None:  # G4
+    """One that does not is given a limit by RabbitMQ 4, and what was looked at so often is dropped."""
+    limits = {name: arguments["x-delivery-limit"] for name, arguments in queues().items()}
+    assert min(limits[DEAD], limits[REFUSED]) > 1_000_000
 
 
 def test_retry_after_is_read_as_seconds_or_as_a_date_and_nonsense_is_not() -> None:  # G3
@@ -145,9 +157,17 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(params=["file", "postgres"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    if request.param == "file":
+        return tmp_path / "ledger.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.fixture
-def ledger(tmp_path: Path, clock: Clock) -> Ledger:
-    return Ledger(tmp_path / "ledger.db", clock)
+def ledger(where: Path | str, clock: Clock) -> Iterator[Ledger]:
+    with contextlib.closing(Ledger(where, clock)) as opened:
+        yield opened
 
 
 def test_a_request_in_live_hands_is_nobody_elses_and_in_dead_ones_the_next_ones(  # G3
@@ -157,6 +177,41 @@ def test_a_request_in_live_hands_is_nobody_elses_and_in_dead_ones_the_next_ones(
     assert ledger.take(REQUEST, "b", 30) == Held(30)
     clock.now += 31
     assert ledger.take(REQUEST, "b", 30) == Taken(REQUEST, "b", 0, 1)  # one worker was lost with it
+
+
+def test_of_many_that_take_a_request_at_once_one_has_it(
+    ledger: Ledger, where: Path | str, clock: Clock
+) -> None:  # G3
+    """As if on two machines: each has a ledger of its own, at one place."""
+    with contextlib.closing(Ledger(where, clock)) as other, ThreadPoolExecutor(8) as hands:
+        taken = list(hands.map(lambda n: (ledger, other)[n % 2].take(REQUEST, str(n), 30), range(8)))
+    assert sorted(type(one).__name__ for one in taken) == ["Held"] * 7 + ["Taken"]
+
+
+def test_a_ledger_whose_database_was_away_is_asked_again(postgres_url: str) -> None:  # G3
+    with contextlib.closing(Ledger(postgres_url)) as ledger, psycopg.connect(postgres_url) as operator:
+        assert isinstance(ledger.take(REQUEST, "a", 30), Taken)
+        ended = operator.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchone()
+        assert ended is not None
+        assert ended[0] >= 1
+        held = ledger.take(REQUEST, "b", 30)
+        assert isinstance(held, Held)
+        assert 20 < held.left <= 30  # by the database's clock
+
+
+def test_a_ledger_that_stays_away_is_told_in_one_line_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:  # G3
+    monkeypatch.setattr("systems.grading.worker.places.PATIENCE_SEC", 0.0)
+    monkeypatch.setattr("systems.grading.worker.places.AGAIN_SEC", 0.01)
+    with pytest.raises(LedgerAway, match="cannot be reached"):
+        Ledger("postgresql://grader:hidden@127.0.0.1:1/none")
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("ledger.away ")
+    assert "hidden" not in line
 
 
 def test_only_the_hands_that_hold_it_can_end_a_request_and_it_is_charged_once(  # G3
@@ -185,6 +240,29 @@ def test_a_copy_of_a_request_that_is_put_off_is_put_off_too_and_uses_no_retry(  
     assert ledger.take(REQUEST, "b", 30) == Taken(REQUEST, "b", 1, 0)
 
 
+def test_a_bad_copy_of_a_request_ends_it_only_if_nobody_has_seen_a_good_one(
+    ledger: Ledger, clock: Clock
+) -> None:  # G4
+    taken = ledger.take(REQUEST, "a", 30)
+    assert isinstance(taken, Taken)
+    assert ledger.refuse(REQUEST, '"bad"') is None  # in hand
+    ledger.put_off(taken, 10, failed=True)
+    assert ledger.refuse(REQUEST, '"bad"') is None  # to be tried again
+    clock.now += 10
+    taken = ledger.take(REQUEST, "a", 30)
+    assert isinstance(taken, Taken)
+    clock.now += 31
+    assert ledger.refuse(REQUEST, '"bad"') is None  # its worker was lost, and it comes again
+    other = request_id(SUBMISSION, 2)
+    for _ in range(2):  # until it was told: the worker may be lost before
+        assert ledger.refuse(other, '"bad"') == '"bad"'
+    ledger.told(other)
+    assert ledger.refuse(other, '"bad"') is None
+    assert ledger.take(other, "a", 30) == Ended(
+        '"bad"', None, True
+    )  # the good one comes too late, and costs nothing
+
+
 def test_a_hold_by_the_breaker_is_not_one_of_the_retries(ledger: Ledger) -> None:  # G7
     for _ in range(10):
         taken = ledger.take(REQUEST, "a", 30)
@@ -199,9 +277,28 @@ def test_a_callback_that_no_broker_takes_is_tried_so_often_and_then_an_alarm(led
     with pytest.raises(NotSent):
         outgoing.callback(b"{}", {}, REQUEST)
     assert waits == [0.1, 0.2, 0.4]
-    count, words = ledger.alarms()["callback_not_sent"]
-    assert count == 1
-    assert REQUEST in words
+    [alarm] = ledger.alarms()
+    assert (alarm.name, alarm.times) == ("callback_not_sent", 1)
+    assert REQUEST in alarm.last
+
+
+def test_an_alarm_is_shown_at_the_command_line_until_somebody_clears_it(
+    ledger: Ledger, where: Path | str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # G6
+    monkeypatch.setenv("LEDGER", str(where))
+    assert holdfast(["grading", "alarms"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    ledger.raise_alarm("callback_not_sent", "first")
+    ledger.raise_alarm("callback_not_sent", "last words")
+    assert holdfast(["grading", "alarms"]) == 1
+    [shown] = json.loads(capsys.readouterr().out)
+    assert shown == {
+        "name": "callback_not_sent",
+        "times": 2,
+        "last": "last words",
+        "at": "1970-01-01T00:16:40+00:00",
+    }
+    assert holdfast(["grading", "alarms", "--clear"]) == holdfast(["grading", "alarms"]) == 0
 
 
 # -- recordings -----------------------------------------------------------------------------------------------------------------

@@ -225,6 +225,23 @@ async def test_a_capture_fits_a_changed_schema_and_completes_its_report_without_
             await revalidate(world.app, records, world.settings, row.id, schema=schema)
 
 
+async def test_of_two_operators_who_revalidate_at_once_one_is_refused_and_the_report_completes(
+    world: World,
+) -> None:  # P5
+    """The one who comes second has put down the captured answer, too, before it is refused."""
+    world.provider.fault(content='{"total": "12"}')
+    schema = {"type": "object", "properties": {"total": {"type": "string"}}}
+    async with world.working() as records:
+        row = await world.made(world.put("a.txt"))
+        await world.app.pause("reports")
+        both = [revalidate(world.app, records, world.settings, row.id, schema=schema) for _ in range(2)]
+        answers = await asyncio.gather(*both, return_exceptions=True)
+        assert sorted(type(answer).__name__ for answer in answers) == ["Conflict", "Judged"]
+        await world.app.resume("reports")
+        await world.app.result(row.id, timeout="20s")
+        assert len(world.provider.calls()) == 1
+
+
 async def test_a_named_schema_that_was_mended_is_the_one_that_counts(
     make_world: Callable[..., World],
 ) -> None:  # P5
@@ -300,3 +317,24 @@ async def test_figures_follow_the_reports(world: World, provider: RunningProvide
     assert (stats.schema_failure_share, stats.captures, stats.calls) == (0.5, 1, 2)
     assert stats.failed_by_code == {"NOT_JSON": 1}
     assert 0 < stats.mean_seconds_to_success == stats.p95_seconds_to_success < 20
+
+
+async def test_the_slowest_twentieth_and_what_was_asked_again_are_told(world: World) -> None:  # P6
+    async with world.working() as records:
+        run = records.database.run
+        for nth in range(1, 41):
+            await run(
+                "INSERT INTO reports_report (job_id, status, begun_at, seconds) VALUES ($1, 'succeeded', 1, $2)",
+                f"job {nth}",
+                float(nth),
+            )
+        for step, cost in (("llm", 5_000_000), ("llm.2", 300_000), ("llm.3", 20_000)):
+            await run(
+                """INSERT INTO reports_call (job_id, step, model, request_id, tokens_in, tokens_out, estimated, cost, at)
+                   VALUES ('job 1', $1, 'm', $1, 1, 1, 0, $2, 1)""",
+                step,
+                cost,
+            )
+        stats = await take_stats(records)
+    assert (stats.mean_seconds_to_success, stats.p95_seconds_to_success) == (20.5, 38.0)
+    assert (stats.cost, stats.cost_of_retries, stats.cost_per_success) == (5.32, 0.32, 5.32 / 40)

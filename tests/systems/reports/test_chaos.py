@@ -13,5 +13,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 def test_every_report_ends_once_and_no_recorded_answer_is_paid_again(
     postgres: Postgres,
 ) -> None:  # P1 P3 E5 E40
-    few = ["--documents", "20", "--kill-every", "4", "--away", "2", "--steps", "0"]
+    """They come for as long as the bucket and the database go away one after the other, and two workers are killed meanwhile."""
+    few = ["--documents", "20", "--kill-every", "2", "--away", "1", "--over", "6", "--steps", "0"]
     assert measure(parse(few), postgres)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import UTC, timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -18,11 +21,14 @@ from holdfast.domain.codes import ErrorClass
 from holdfast.domain.policy import REPORTS
 from systems.reports.codes import CODES, OUTPUT_CODES, Code, message, public_code
 from systems.reports.failures import DocumentsAway, ReportFailed, Trouble, failed, rule
+from systems.reports.model.asking import ask_model
 from systems.reports.model.errors import of_body, of_network, of_status, parse_span
 from systems.reports.policy import retry_policy
 from systems.reports.settings import Settings
-from systems.reports.web.showing import STATUS
+from systems.reports.web.showing import STATUS, show
 from tests.systems.reports.world import World
+
+ROOT = Path(__file__).parents[3]
 
 
 def judged(error: Exception, attempt: int = 1) -> Any:
@@ -30,8 +36,53 @@ def judged(error: Exception, attempt: int = 1) -> Any:
     return classify(failed(error, attempt=attempt, max_attempts=4), rules=(rule,), policy=retry_policy())
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("json_schema", {"type": "json_schema", "json_schema": {"name": "report", "schema": {}}}),
+        ("json_object", {"type": "json_object"}),
+        ("none", None),
+    ],
+)
+async def test_a_server_is_asked_in_the_words_that_its_owner_has_chosen(kind: str, told: Any) -> None:  # P7
+    asked: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(200, headers={"content-type": "application/json"}, content=pieces())
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield json.dumps({"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}).encode()
+
+    chosen = {"MODEL_RESPONSE_FORMAT": kind, "MODEL_TOKENS_FIELD": "max_completion_tokens"}
+    settings = Settings.read(chosen | {"MODEL_MAX_TOKENS": "77", "MODEL_STREAM": "false"})
+    async with httpx2.AsyncClient(
+        transport=httpx2.MockTransport(answer), base_url="http://model/v1/"
+    ) as client:
+        assert (await ask_model(client, settings, [], {}, request_id="job-1"))["text"] == "{}"
+    [request] = asked
+    body = json.loads(request.content)
+    assert (body.get("response_format"), body["max_completion_tokens"]) == (told, 77)
+    assert "max_tokens" not in body
+    assert request.headers["idempotency-key"] == request.headers["x-client-request-id"] == "job-1"
+
+
 def test_there_are_four_attempts_in_all() -> None:  # P2
     assert retry_policy().max_attempts == REPORTS.max_attempts == Settings().retry_max_attempts == 4
+
+
+def test_the_decision_on_record_is_the_one_in_force_and_says_when_to_undo_it() -> None:  # P8
+    record = (ROOT / "docs/adr/0009-reports-policy.md").read_text(encoding="utf-8")
+    backoff = retry_policy().backoff
+    waits = ", ".join(f"{backoff.delay(attempt, 0.5).total_seconds():.0f} s" for attempt in (1, 2, 3))
+    assert f"| attempts | {retry_policy().max_attempts} in all |" in record
+    assert f"| waits | {waits}, each ±20 % |" in record
+    rollback = record.partition("## Rollback")[2]
+    assert "Triggers:" in rollback
+    assert "(../explanation/reliability.md)" in rollback
+    rules = (ROOT / "docs/explanation/reliability.md").read_text(encoding="utf-8")
+    assert "(../adr/0009-reports-policy.md)" in rules
 
 
 @pytest.mark.parametrize(("attempt", "seconds"), [(1, 30), (2, 120), (3, 480)])
@@ -230,6 +281,12 @@ async def test_with_attempts_left_it_is_queued_with_its_next_time_and_without_it
     assert (row.state, row.attempt, row.error_code) == (State.FAILED, 4, "MODEL_5XX")
     assert STATUS[row.state] == "failed"
     assert row.error_message == message(Code.MODEL_5XX, final=True)
+    assert (show(row)["next_run_at"], show(row)["error_code"]) == (None, "MODEL_5XX")
+    waits = show(replace(row, state=State.QUEUED, attempt=2))
+    assert waits["next_run_at"] == row.run_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    assert (waits["status"], waits["error_code"]) == ("queued", None)
+    assert waits["message"] == message(Code.MODEL_5XX, final=False)
+    assert show(replace(row, state=State.QUEUED, attempt=0, last_failure=None))["next_run_at"] is None
 
 
 @pytest.mark.anyio
