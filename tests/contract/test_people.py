@@ -271,13 +271,15 @@ async def test_retention_expires_results_and_removes_finished_jobs(world: World)
     keep = Retention(results=MINUTE, jobs=timedelta(hours=1))
     assert await world.store.purge(None, keep, 100) == 0
     await world.advance("2m")
-    assert await world.store.purge(None, keep, 100) == 1
+    assert await world.store.purge(None, keep, 100, ["email"]) == 0
+    assert await world.store.purge(None, keep, 100, ["other"]) == 1
     row = await world.row(complete)
     assert (row.state, row.result) == (State.COMPLETE, None)
     assert row.expired_at is not None
     assert (await world.kinds(complete))[-1] == "expired"
     await world.advance("2h")
     assert await world.store.purge("other", keep, 100) == 0
+    assert await world.store.purge(None, keep, 100, ["email", "other"]) == 0
     assert await world.store.purge("email", keep, 100) == 1
     assert await world.store.job(complete) is None
     assert (await world.row(dead)).state is State.FAILED  # a dead letter waits for a person

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, Retry
+from holdfast import Holdfast, Retention, Retry
 from holdfast.duties.duties import Duties
 from holdfast.engine.engine import Engine
 from holdfast.errors import StoreUnavailable
-from holdfast.testing import ManualClock, app_in_memory
+from holdfast.testing import ManualClock, app_in_memory, drain
 
 pytestmark = pytest.mark.anyio
 
@@ -116,3 +116,39 @@ async def test_all_duties_of_an_engine_are_told_as_long_as_they_run(watch: Watch
     await asyncio.gather(running[0], return_exceptions=True)
     watch.engine.expect(SECOND)
     assert told == ["first", "second", "first"]
+
+
+async def test_each_task_is_kept_as_it_says_and_the_others_as_the_app_does() -> None:  # E38
+    app = Holdfast("memory://", retention=Retention(jobs=timedelta(hours=2)))
+
+    @app.task(retention=Retention(results=timedelta(minutes=30)))
+    async def brief() -> int:
+        return 1
+
+    @app.task(retention=Retention(jobs=timedelta(days=1)))
+    async def long() -> int:
+        return 1
+
+    @app.task
+    async def plain() -> int:
+        return 1
+
+    clock = ManualClock()
+    with app_in_memory(app, clock=clock):
+        await brief.enqueue()
+        await long.enqueue()
+        await plain.enqueue()
+        await drain(app)
+        duties = Duties(await app.engine(), app.retention)
+
+        async def left() -> list[tuple[str, bool]]:
+            await duties.turn()
+            return sorted((row.task, row.expired_at is None) for row in (await app.jobs()).rows)
+
+        assert await left() == [("brief", True), ("long", True), ("plain", True)]
+        clock.advance(timedelta(hours=1))
+        assert await left() == [("brief", False), ("long", True), ("plain", True)]
+        clock.advance(timedelta(hours=2))
+        assert await left() == [("brief", False), ("long", True)]
+        clock.advance(timedelta(days=1))
+        assert await left() == [("brief", False)]

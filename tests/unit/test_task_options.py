@@ -42,6 +42,7 @@ WRONG: dict[str, list[Any]] = {
     "deadline": NO_SPAN,
     "dedupe_for": ["x", -1, []],
     "start_within": NO_SPAN,
+    "retention": ["7d", 3, Retention(events=timedelta(days=7))],
     "stuck_after": NO_SPAN,
     "stuck_action": ["kill", 3, []],
     "version": ["1", 0, 1.5, None, True],

@@ -309,21 +309,42 @@ class Engine(Steering, Explaining, Outside, Publishing):
             log.warning("deadlines.refused", jobs=refused, reason=reason)
         return total
 
-    async def purge(self, keep: Retention, task: str | None = None, *, patience: float | None = None) -> int:
-        """Remove what was kept long enough, in small batches; how many rows.
+    async def purge(
+        self,
+        keep: Retention,
+        task: str | None = None,
+        *,
+        but: Collection[str] = (),
+        patience: float | None = None,
+    ) -> int:
+        """Remove what was kept long enough, in small batches; how many rows. Of one *task*, or of all *but* these.
 
         Artefacts are deleted before the rows that know of them. When that takes more than *patience* seconds, the rest of
         them waits for the next time.
         """
-        await self._purge_artefacts(keep, task, patience)
+        await self._purge_artefacts(keep, task, but, patience)
         total = 0
-        while done := await self.store.purge(task, keep, BATCH):
+        while done := await self.store.purge(task, keep, BATCH, but):
             total += done
         return total
 
-    async def _purge_artefacts(self, keep: Retention, task: str | None, patience: float | None) -> None:
+    async def purge_by_policy(self, keep: Retention | None, *, patience: float) -> int:
+        """`purge`: the jobs of each task by its own retention, all others by *keep*; how many rows."""
+        until = self.clock.monotonic() + patience
+        own = {name: task.policy.retention for name, task in self.tasks.items()}
+        said = {name: retention for name, retention in own.items() if retention is not None}
+        total = 0
+        for name, retention in said.items():
+            total += await self.purge(retention, name, patience=until - self.clock.monotonic())
+        if keep is not None:
+            total += await self.purge(keep, but=said, patience=until - self.clock.monotonic())
+        return total
+
+    async def _purge_artefacts(
+        self, keep: Retention, task: str | None, but: Collection[str], patience: float | None
+    ) -> None:
         began = self.clock.monotonic()
-        while due := await self.store.artefacts_due(task, keep, BATCH):
+        while due := await self.store.artefacts_due(task, keep, BATCH, but):
             spent = self.clock.monotonic() - began
             gone = await self.keeper.delete(due, None if patience is None else patience - spent)
             if not gone:

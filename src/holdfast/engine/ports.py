@@ -285,13 +285,16 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         """Queued or processing → failed(TIMEOUT) for what passed its deadline, the oldest first; all of it or, where a hook
         raises, nothing. *skip* leaves out so many of the oldest."""
 
-    async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
+    async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
         """Remove what was kept long enough; how many rows. Call again until it answers 0.
 
+        Of one *task*, or of all *but* these; events, which tasks share, only with the jobs of all.
         A job with artefacts is left as it is until they are forgotten.
         """
 
-    async def artefacts_due(self, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
+    async def artefacts_due(
+        self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
+    ) -> list[Artefact]:
         """The artefacts of jobs that `purge` would take now, or whose results it would."""
 
     async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:

@@ -19,6 +19,7 @@ from holdfast.domain.knobs import moment, optional_span, whole, word
 from holdfast.domain.limits import Limits
 from holdfast.domain.policy import Retry
 from holdfast.engine.payload import Signature, result_reader
+from holdfast.engine.ports import Retention
 from holdfast.errors import UsageError
 
 P = ParamSpec("P")
@@ -49,6 +50,7 @@ class Policy:
     deadline: timedelta | None = None
     dedupe_for: timedelta | None = None
     start_within: timedelta | None = None
+    retention: Retention | None = None  #: None: the app's
     stuck_after: timedelta | None = timedelta(minutes=30)
     stuck_action: str = "report"
     version: int = 1

@@ -300,11 +300,15 @@ class PostgresStore(Hints):
     async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
         return await self._write("duty", lambda move: recovering.time_out(move, limit, skip))
 
-    async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
-        return await self._write("duty", lambda move: recovering.purge(move, task, keep, limit), atomic=False)
+    async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
+        return await self._write(
+            "duty", lambda move: recovering.purge(move, task, keep, limit, but), atomic=False
+        )
 
-    async def artefacts_due(self, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
-        return await self._run("duty", lambda move: kept.artefacts_due(move, task, keep, limit))
+    async def artefacts_due(
+        self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
+    ) -> list[Artefact]:
+        return await self._run("duty", lambda move: kept.artefacts_due(move, task, keep, limit, but))
 
     async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
         await self._run("duty", lambda move: kept.forget_artefacts(move, artefacts))

@@ -316,11 +316,13 @@ class SqliteStore(Looking, Hints):
             return []
         return await self._write(lambda move: recovering.time_out(move, limit, skip))
 
-    async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
-        return await self._write(lambda move: recovering.purge(move, task, keep, limit))
+    async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
+        return await self._write(lambda move: recovering.purge(move, task, keep, limit, but))
 
-    async def artefacts_due(self, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
-        return self._peek(lambda move: kept.artefacts_due(move, task, keep, limit))
+    async def artefacts_due(
+        self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
+    ) -> list[Artefact]:
+        return self._peek(lambda move: kept.artefacts_due(move, task, keep, limit, but))
 
     async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
         await self._write(lambda move: kept.forget_artefacts(move, artefacts))
