@@ -77,6 +77,8 @@ class Declaring(ABC):
         max_crashes: int = 3,
         store_result: bool = True,
         deadline: Duration | None = None,
+        dedupe: bool = False,
+        dedupe_scope: str = "owner",
         dedupe_for: Duration | None = None,
         start_within: Duration | None = None,
         retention: Retention | None = None,

@@ -348,6 +348,43 @@ async def test_a_twin_stands_in_for_a_second_call(db: Database, app: Holdfast) -
     assert sorted(runs) == [-1, 1, 3, 5]
 
 
+async def test_the_same_arguments_are_one_job_where_the_task_says_so(
+    db: Database, app: Holdfast
+) -> None:  # E36
+    @app.task(dedupe=True)
+    async def convert(file: str, *, how: dict[str, int]) -> str:
+        return file
+
+    async with app:
+        first = await convert.enqueue("a", how={"x": 1, "y": 2})
+        again = await convert.enqueue(how={"y": 2, "x": 1}, file="a")
+        assert (first.duplicate, again.duplicate, again.id) == (False, True, first.id)
+        others = [
+            await convert.enqueue("a", how={"x": 2, "y": 1}),
+            await convert.options(owner="ann").enqueue("a", how={"x": 1, "y": 2}),
+            await convert.options(dedupe_key="once more").enqueue("a", how={"x": 1, "y": 2}),
+        ]
+        assert not any(other.duplicate for other in others)
+        calls = [{"file": name, "how": {}} for name in "abab"]
+        many = await convert.enqueue_many(calls)
+        assert [one.duplicate for one in many] == [False, False, True, True]
+        await work(app)
+        done = await convert.enqueue("a", how={"x": 1, "y": 2})
+        assert (done.duplicate, await done.result("1s")) == (True, "a")
+    assert db.count("job") == 6
+
+
+async def test_a_twin_may_be_of_any_owner_where_the_task_says_so(app: Holdfast) -> None:  # E36
+    @app.task(dedupe=True, dedupe_scope="task")
+    async def convert(file: str) -> None: ...
+
+    async with app:
+        first = await convert.options(owner="ann").enqueue("a")
+        assert (await convert.options(owner="bob").enqueue("a")).id == first.id
+        keyed = await convert.options(owner="ann", dedupe_key="k").enqueue("b")
+        assert (await convert.options(owner="bob", dedupe_key="k").enqueue("c")).id == keyed.id
+
+
 async def test_a_twin_that_ended_long_ago_does_not_count(db: Database, app: Holdfast) -> None:  # E36
     @app.task(dedupe_for="1ms")
     async def convert() -> None: ...

@@ -40,6 +40,8 @@ WRONG: dict[str, list[Any]] = {
     "max_crashes": ["3", 0, -1, 2.5, None, True],
     "store_result": ["no", 1, None],
     "deadline": NO_SPAN,
+    "dedupe": ["yes", 1, None],
+    "dedupe_scope": ["everyone", 3, None],
     "dedupe_for": ["x", -1, []],
     "start_within": NO_SPAN,
     "retention": ["7d", 3, Retention(events=timedelta(days=7))],

@@ -11,6 +11,7 @@ from holdfast.domain.credit import MOST
 from holdfast.domain.knobs import a_function, number, optional_span, span, typed, whole, word
 from holdfast.domain.limits import Limits
 from holdfast.domain.policy import Retry
+from holdfast.engine.dedupe import SCOPES
 from holdfast.engine.ports import Retention
 from holdfast.engine.tasks import EXECUTORS, STUCK_ACTIONS, Policy
 from holdfast.errors import UsageError
@@ -109,6 +110,8 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "max_crashes": lambda option, value: whole(option, value, 1, 1000),
     "store_result": lambda option, value: typed(option, value, bool, "True or False"),
     "deadline": _longer_than_none,
+    "dedupe": lambda option, value: typed(option, value, bool, "True or False"),
+    "dedupe_scope": _one_of(SCOPES),
     "dedupe_for": optional_span,
     "start_within": _longer_than_none,
     "retention": _or_none(checked_retention),
