@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
+from holdfast.domain.health import Thresholds
 from holdfast.domain.outbox import Delivered, Delivery, Lag, Message, Standing, Undelivered
 from holdfast.errors import StoreUnavailable
 from holdfast.relay import relay, route
@@ -161,13 +162,23 @@ async def test_while_the_target_is_away_nothing_is_lost_blamed_or_blocked(  # E4
     assert keyed == sorted(keyed)
 
 
-async def test_the_lag_and_what_is_parked_can_be_watched(app: Holdfast, target: Box) -> None:  # E44 E62
+async def relay_check(app: Holdfast, **thresholds: Any) -> tuple[str, str]:
+    [found] = [one for one in (await app.health(Thresholds(**thresholds))).checks if one.name == "relay"]
+    return found.level, found.text
+
+
+async def test_the_lag_and_what_is_parked_can_be_watched(app: Holdfast, target: Box) -> None:  # E44 E62 E65
     failing(target, {"poison": 9}, Undelivered("no", lasting=True))
     text, _ = await app.metrics.text()
     assert "\noutbox_lag_seconds " not in text.decode()
+    assert (await relay_check(app))[0] == "pass"
     await app.publish(TOPIC, "poison")
     await relayed(app)
+    level, said = await relay_check(app)
+    assert (level, said.split(":")[0]) == ("warn", "1 messages are parked")
     await app.publish("nobody's", "waits")
+    level, said = await relay_check(app, outbox_lag=timedelta())
+    assert (level, said.partition(" has")[0]) == ("warn", "a message of topic nobody's")
     app.metrics.gauges._stale_at = 0.0
     text, _ = await app.metrics.text()
     assert "\noutbox_parked 1.0" in text.decode()
