@@ -366,6 +366,9 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
     async def newest_event(self) -> int:
         """Where to begin for whom only what happens from now on matters: the *after* behind which nothing is yet."""
 
+    async def event_lag(self) -> timedelta:
+        """How old the oldest event is that `events` keeps back, because an open transaction may yet put one before it."""
+
     async def attempts(self, job_id: JobId) -> list[Attempt]: ...
 
     async def dead_letters(
