@@ -25,6 +25,7 @@ from holdfast import (
 )
 from holdfast.domain.job import Lease
 from holdfast.engine.tasks import Task
+from tests.integration import handlers
 from tests.integration.world import ONCE, SOON, Database, kinds, new_app, work, work_and_look, working
 
 pytestmark = pytest.mark.anyio
@@ -443,6 +444,17 @@ async def test_types_travel_from_enqueue_to_handler_to_result(db: Database, app:
         await work(app)
         assert await handle.result("1s") == parcel
     assert seen == [(parcel, (1, 2), True, {"colour": "red"})]
+
+
+async def test_a_process_is_replaced_after_many_jobs_or_when_it_keeps_much_memory() -> None:  # E49
+    app = new_app("memory://", child_jobs=3, child_memory=300_000_000)
+    leaks = app.task(handlers.leaks, execute="process")  # type: ignore[call-overload]
+    async with app:
+        jobs = await leaks.enqueue_many([1, 1, 1, 400, 1])
+        await app.run_worker(until_idle=True, concurrency=1)
+        first, second, third, fourth, fifth = [await job.result() for job in jobs]
+    assert first == second == third
+    assert len({third, fourth, fifth}) == 3
 
 
 async def test_the_job_is_given_to_a_handler_that_asks_for_it(db: Database, app: Holdfast) -> None:  # E49
