@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.domain.job import DeadLetterFilter, Event, JobFilter, JobId, JobSpec, NewJob
+from holdfast.domain.job import DeadLetterFilter, Edit, Event, JobFilter, JobId, JobSpec, NewJob
 from holdfast.domain.moves import Kind, State
 from holdfast.engine.ports import Moved, Retention, Transaction
 from holdfast.errors import Conflict, UnknownJob, UsageError
@@ -109,6 +109,21 @@ async def test_a_retry_tells_the_place_in_line(world: World) -> None:  # E33
         await world.enqueue()
     await world.advance("1s")
     assert await manual(world, job_id) == 4
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+async def test_a_retry_can_change_what_a_job_is_called_with(world: World, waiting: bool) -> None:  # E33 E49
+    job_id = await world.enqueue()
+    await world.settle(await world.claim_one(), retry("1h") if waiting else bury())
+    edit = Edit('{"to":"bob"}', 2, ("to",))
+    await world.store.retry(job_id, "ann", kind=Kind.manual_retry, edit=edit)
+    told = (await world.store.events(after=0, limit=100, job_id=job_id))[-1]
+    assert (told.kind, told.meta["by"], told.meta["edited"]) == ("manual_retry", "ann", ["to"])
+    with pytest.raises(Conflict):
+        await world.store.retry(job_id, "ann", kind=Kind.manual_retry, edit=Edit("{}", 3, ("to",)))
+    claimed = await world.claim_one()
+    assert (claimed.payload, claimed.version) == (edit.payload, 2)
+    assert (await world.row(job_id)).payload == {"to": "bob"}
 
 
 async def test_a_retry_can_forget_steps(world: World) -> None:  # E2a E40

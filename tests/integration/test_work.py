@@ -21,6 +21,7 @@ from holdfast import (
     State,
     StoreUnavailable,
     UnknownJob,
+    UsageError,
     current_job,
 )
 from holdfast.domain.job import Lease
@@ -112,6 +113,34 @@ async def test_steps_survive_a_manual_retry_except_those_it_starts_from(
         await work(app)
         assert calls[4:] == ["ask", "check"]
         assert (await app.job(handle.id)).generation == 3
+
+
+async def test_a_job_can_be_retried_with_other_arguments(app: Holdfast) -> None:  # E33 E40 E49
+    calls: list[str] = []
+
+    @app.task(retry=ONCE)
+    async def fetch(page: str, *, deep: bool = False) -> str:
+        await current_job().step("load", calls.append, page)
+        if page == "tyop":
+            raise Fatal("no such page")
+        return page
+
+    async with app:
+        handle = await fetch.enqueue("tyop", deep=True)
+        await work(app)
+        for wrong in ({"pagina": "typo"}, {"page": 3}, {}):
+            with pytest.raises(UsageError):
+                await app.retry(handle.id, args=wrong)
+        assert (await app.job(handle.id)).payload == {"page": "tyop", "deep": True}
+        await app.retry(handle.id, by="ann", args={"page": "typo", "deep": True})
+        await work(app)
+        assert await handle.result("1s") == "typo"
+        assert calls == [
+            "tyop",
+            "typo",
+        ]  # a step that was recorded for another page is not taken for this one's
+        [told] = [event for event in await app.events(job_id=handle.id) if event.kind == "manual_retry"]
+        assert (told.meta["by"], told.meta["edited"]) == ("ann", ["page"])
 
 
 async def test_what_a_step_has_done_is_kept_while_the_store_is_away(

@@ -80,6 +80,14 @@ class NewJob(NamedTuple):
     spec: JobSpec
 
 
+class Edit(NamedTuple):
+    """Other arguments for a job that is retried."""
+
+    payload: str
+    version: int
+    names: tuple[str, ...]  #: the arguments that are not as they were
+
+
 class Batch(Sequence[NewJob]):
     """Many calls with one spec, kept as columns: a tuple for each would keep the garbage collector busy."""
 

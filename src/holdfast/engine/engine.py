@@ -17,6 +17,7 @@ from holdfast.domain.job import (
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
+    Edit,
     Enqueued,
     Event,
     Expired,
@@ -367,22 +368,44 @@ class Engine(Steering, Explaining, Outside, Publishing):
         by: str = "api",
         owner: str | None = None,
         from_step: str | None = None,
+        args: Mapping[str, Any] | None = None,
         proviso: Proviso = ANYHOW,
     ) -> int:
         """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`.
 
-        *owner* refuses another's job. *from_step* forgets that step and every one recorded after it. *proviso*: only if.
+        *owner* refuses another's job. *from_step* forgets that step and every one recorded after it. *args* are what it is
+        called with instead; its steps, recorded for another call, are forgotten. *proviso*: only if.
         """
         known = named(job_id)
         if owner is not None:
             row = await self.job(known)
             if row.owner != owner:
                 raise Conflict(f"job {job_id} belongs to another owner")
-        forget = await self._steps_from(known, from_step) if from_step is not None else None
-        place = await self.store.retry(known, by, kind=Kind.manual_retry, forget=forget, proviso=proviso)
+        forget: Collection[str] | None = None
+        if from_step is not None:
+            forget = await self._steps_from(known, from_step)
+        elif args is not None:
+            forget = list(await self.store.steps(known))
+        edit = None if args is None else await self._edit(known, args)
+        place = await self.store.retry(
+            known, by, kind=Kind.manual_retry, forget=forget, edit=edit, proviso=proviso
+        )
         self.observers.retried(Kind.manual_retry)
         self._moved(known)
         return place
+
+    async def _edit(self, job_id: JobId, args: Mapping[str, Any]) -> Edit:
+        """Another call of its task, checked as `enqueue` does."""
+        row = await self.job(job_id)
+        task = self.tasks.get(row.task)
+        if task is None or row.task.startswith("holdfast."):
+            raise UsageError(
+                f"task {row.task!r} is not one of this app, so other arguments cannot be checked; retry it as it is, or in its app"
+            )
+        payload = task.signature.dump(task.signature.bind((), args), self.settings.payload_limit)
+        before, after = row.payload if isinstance(row.payload, dict) else {}, decode_any(payload)
+        names = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
+        return Edit(payload, task.policy.version, tuple(names))
 
     async def _steps_from(self, job_id: JobId, name: str) -> Collection[str]:
         names = list(await self.store.steps(job_id))

@@ -22,6 +22,7 @@ from holdfast.domain.job import (
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
+    Edit,
     Enqueued,
     Event,
     Expired,
@@ -313,12 +314,14 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        edit: Edit | None = None,
         proviso: Proviso = ANYHOW,
     ) -> int:
         """Failed or cancelled → queued as a new generation; waiting or stuck → due now. Else `Conflict`. As a redrive (*kind*)
         only of a dead letter.
 
-        *forget* names the steps to run anew (None: keep all). Answers the place in its line, counted from 1.
+        *forget* names the steps to run anew (None: keep all). *edit* changes what it is called with, by the same move.
+        Answers the place in its line, counted from 1.
         """
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:

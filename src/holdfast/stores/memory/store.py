@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from holdfast.domain.job import (
     Artefact,
     Claimed,
+    Edit,
     Enqueued,
     Expired,
     JobId,
@@ -281,9 +282,10 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        edit: Edit | None = None,
         proviso: Proviso = ANYHOW,
     ) -> int:
-        return self._write(lambda: people.retry(self._tables, job_id, by, kind, forget, queue, proviso))
+        return self._write(lambda: people.retry(self._tables, job_id, by, kind, forget, queue, edit, proviso))
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
         self._write(lambda: people.discard(self._tables, job_id, by, reason, proviso))

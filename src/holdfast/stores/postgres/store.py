@@ -15,6 +15,7 @@ from holdfast.domain.job import (
     Artefact,
     Batch,
     Claimed,
+    Edit,
     Enqueued,
     Expired,
     JobId,
@@ -327,11 +328,12 @@ class PostgresStore(Hints):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        edit: Edit | None = None,
         proviso: Proviso = ANYHOW,
     ) -> int:
         named = await self._named(proviso)
         place = await self._write(
-            "people", lambda move: people.retry(move, job_id, by, kind, forget, queue, named)
+            "people", lambda move: people.retry(move, job_id, by, kind, forget, queue, edit, named)
         )
         self._bell.ring()
         return place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import timedelta
 
-from holdfast.domain.job import JobId
+from holdfast.domain.job import Edit, JobId
 from holdfast.domain.moves import Kind
 from holdfast.domain.proviso import Proviso, Version
 from holdfast.domain.rules import retry_refusal
@@ -39,6 +39,7 @@ def retry(
     kind: Kind,
     forget: Collection[str] | None,
     queue: str | None,
+    edit: Edit | None,
     proviso: Proviso,
 ) -> int:
     promote(move, 1000)  # what is due is in line, whether or not a worker has looked
@@ -57,7 +58,7 @@ def retry(
         if job.attempt >= job.max_attempts:  # the last one: it ends here, and the retry begins anew
             end_attempt(move, job, "reclaimed", lost)
             bury(move, job, lost, Kind.failed, crashes=None if overran else 1)
-            return retry(move, job_id, by, kind, forget, queue, Proviso(token=proviso.token))
+            return retry(move, job_id, by, kind, forget, queue, edit, Proviso(token=proviso.token))
         reclaim_one(move, job, RetryAfter(timedelta(), lost), None if overran else 1)
         move.record_one(Kind.reclaimed, job.lease, attempt, error_code=lost.code, **said(by))
         move.connection.execute(
@@ -68,8 +69,13 @@ def retry(
         move.run("hasten", id=job.number, now=move.now)
     else:
         raise Conflict(retry_refusal(job_id, STATES[job.phase]))
+    if edit is not None:
+        move.connection.execute(
+            "UPDATE holdfast_job AS job SET payload = ?, version = ? WHERE id = ?",
+            (edit.payload, edit.version, job.number),
+        )
     move.forget_steps(job.number, forget or ())
-    move.record_one(kind, job.lease, attempt, **said(by, token=proviso.token))
+    move.record_one(kind, job.lease, attempt, **said(by, token=proviso.token, edit=edit))
     return _place(move, job)
 
 

@@ -13,6 +13,7 @@ from holdfast.domain.census import Census
 from holdfast.domain.job import (
     Artefact,
     Claimed,
+    Edit,
     Enqueued,
     Expired,
     JobId,
@@ -339,10 +340,11 @@ class SqliteStore(Looking, Hints):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        edit: Edit | None = None,
         proviso: Proviso = ANYHOW,
     ) -> int:
         return await self._write_work(
-            lambda move: people.retry(move, job_id, by, kind, forget, queue, proviso)
+            lambda move: people.retry(move, job_id, by, kind, forget, queue, edit, proviso)
         )
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
