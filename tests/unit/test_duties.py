@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, Retention, Retry
+from holdfast import Holdfast, JobFailed, Retention, Retry
 from holdfast.duties.duties import Duties
 from holdfast.engine.engine import Engine
 from holdfast.errors import StoreUnavailable
@@ -152,3 +152,19 @@ async def test_each_task_is_kept_as_it_says_and_the_others_as_the_app_does() -> 
         assert await left() == [("brief", False), ("long", True)]
         clock.advance(timedelta(days=1))
         assert await left() == [("brief", False)]
+
+
+async def test_the_duties_are_done_without_a_worker() -> None:  # E67 E34
+    app = Holdfast("memory://", reclaim_every="20ms")
+
+    @app.task
+    async def send() -> None: ...
+
+    async with app:
+        late, other = await send.options(deadline="1ms").enqueue(), await send.enqueue()
+        doing = asyncio.create_task(app.run_duties())
+        with pytest.raises(JobFailed, match="TIMEOUT"):
+            await late.result("10s")
+        doing.cancel()
+        await asyncio.gather(doing, return_exceptions=True)
+        assert (await other.job()).state == "queued"
