@@ -84,10 +84,10 @@ class Settings:
             if value is not None and value != "":
                 values[name] = _read(source, name, value)
         settings = cls(**values)
-        if settings.beat_every * 2 > settings.lease:
+        if settings.heartbeat is not None and settings.heartbeat > settings.lease / 3:
             raise UsageError(
-                f"heartbeat ({settings.beat_every}) must be at most half of the lease ({settings.lease}),"
-                " or one late beat would give a live worker's jobs away"
+                f"heartbeat ({settings.heartbeat}) must be at most a third of the lease ({settings.lease}),"
+                " or two late beats would give a live worker's jobs away; shorten it, or leave it out"
             )
         least = settings.min_concurrency
         if least is not None and least > settings.concurrency:
