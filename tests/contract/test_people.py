@@ -49,12 +49,14 @@ async def test_a_failed_job_is_retried_as_a_new_generation(world: World) -> None
     assert [a.generation for a in await world.store.attempts(job_id)] == [1, 2]
 
 
-async def test_a_job_that_waits_for_its_retry_is_hastened_in_its_generation(world: World) -> None:  # E33
+async def test_a_job_that_waits_for_its_retry_is_hastened_in_its_generation(world: World) -> None:  # E33 E3a
     job_id = await world.enqueue()
+    assert not (await world.row(job_id)).is_retryable  # it is in line
     await world.settle(await world.claim_one(), retry("1h"))
+    assert (await world.row(job_id)).is_retryable
     await manual(world, job_id)
     row = await world.row(job_id)
-    assert (row.generation, row.attempt, row.manual_retry_count) == (1, 1, 1)
+    assert (row.generation, row.attempt, row.manual_retry_count, row.is_retryable) == (1, 1, 1, False)
     assert (await world.claim_one()).attempt == 2
 
 

@@ -308,8 +308,11 @@ class JobRow:
 
     @property
     def is_retryable(self) -> bool:
-        """Whether `retry` would be accepted now, as far as the row can tell."""
-        return self.state in (State.FAILED, State.CANCELLED) or (self.state is State.QUEUED)
+        """Whether `retry` would be accepted now, as far as the row can tell: of a queued job, whether it was put off and
+        nobody has asked for it since. The row does not know what time it is: one that has come due is in line, and refused."""
+        if self.state is State.QUEUED:
+            return self.run_at > self.updated_at and self.retry_type != "MANUAL"
+        return self.state in (State.FAILED, State.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
