@@ -27,7 +27,7 @@ from holdfast import (
 from holdfast.domain.job import Lease
 from holdfast.engine.tasks import Task
 from tests.integration import handlers
-from tests.integration.world import ONCE, SOON, Database, kinds, new_app, work, work_and_look, working
+from tests.integration.world import ONCE, SOON, Database, kinds, new_app, until, work, work_and_look, working
 
 pytestmark = pytest.mark.anyio
 
@@ -484,6 +484,23 @@ async def test_a_process_is_replaced_after_many_jobs_or_when_it_keeps_much_memor
         first, second, third, fourth, fifth = [await job.result() for job in jobs]
     assert first == second == third
     assert len({third, fourth, fifth}) == 3
+
+
+async def test_a_worker_has_the_shortest_lease_of_the_tasks_it_serves() -> None:  # E30
+    app = new_app("memory://", lease="60s")
+    for queue, lease in (("brief", "6s"), ("long", "10m"), ("plain", None)):
+        app.task(name=queue, queue=queue, lease=lease)(_nothing)
+    async with app:
+        found = {}
+        for queues in (["brief", "long"], ["long"], ["long", "plain"], None):
+            async with working(app, queues=queues):
+                await until(app.workers)
+                [worker] = await app.workers()
+                found[str(queues)] = round((worker.expires_at - worker.started_at).total_seconds())
+    assert list(found.values()) == [6, 600, 60, 6]
+
+
+async def _nothing() -> None: ...
 
 
 async def test_the_job_is_given_to_a_handler_that_asks_for_it(db: Database, app: Holdfast) -> None:  # E49
