@@ -575,6 +575,8 @@ export interface Retried {
 export interface RetryAsked {
   /** Forget this step and every one recorded after it. */
   from_step?: string | null;
+  /** Call it with these instead, all of them by name. Its steps are forgotten, unless from_step says which. */
+  args?: Record<string, unknown> | null;
 }
 
 export interface RevokeAsked {

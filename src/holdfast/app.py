@@ -332,6 +332,24 @@ class Holdfast(Declaring, Relaying, Verbs):
                 stack.push_async_callback(_end, relaying)
             await _run_together(worker, self._duties(engine) if duties else None)
 
+    async def run_duties(self, *, handle_signals: bool = False) -> None:
+        """Do the duties and no job, until cancelled or told to stop: for a house whose workers run with `duties=False`."""
+        engine = await self.engine()
+        for task in install_webhooks(self):
+            self._reloader.adopt(task)
+        async with AsyncExitStack() as stack:
+            chores, stopping = asyncio.create_task(self._duties(engine).run(), name="duties"), asyncio.Event()
+            stack.push_async_callback(_end, chores)
+            if handle_signals:
+                stop_on_signals(stopping.set, stack)
+                reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
+            if self._reloader.path is not None:
+                looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
+                stack.push_async_callback(_end, looking)
+            log.info("scheduler.started")
+            await stopping.wait()
+        log.info("scheduler.stopped")
+
     def _duties(self, engine: Engine) -> Duties:
         chores = Duties(engine, self.retention, self.schedules)
         chores.add("webhooks", DISPATCH_EVERY, Dispatching(engine).run)

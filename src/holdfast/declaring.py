@@ -27,7 +27,7 @@ from holdfast.engine.admission import Admission, Probe
 from holdfast.engine.errands import Errands
 from holdfast.engine.policies.reloading import Reloader
 from holdfast.engine.policies.values import Policies
-from holdfast.engine.ports import Hook
+from holdfast.engine.ports import Hook, Retention
 from holdfast.engine.settings import Settings
 from holdfast.engine.taskoptions import read_policy, task_name
 from holdfast.engine.tasks import Sender, Task
@@ -77,8 +77,11 @@ class Declaring(ABC):
         max_crashes: int = 3,
         store_result: bool = True,
         deadline: Duration | None = None,
+        dedupe: bool = False,
+        dedupe_scope: str = "owner",
         dedupe_for: Duration | None = None,
         start_within: Duration | None = None,
+        retention: Retention | None = None,
         stuck_after: Duration | None = "30m",
         stuck_action: str = "report",
         version: int = 1,

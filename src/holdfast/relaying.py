@@ -12,6 +12,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.settings import Settings
 from holdfast.engine.transport import Topic, shown
 from holdfast.errors import UsageError
+from holdfast.relay.pauses import Pauses
 from holdfast.relay.relay import Relay
 from holdfast.relay.route import Route
 from holdfast.signals import stop_on_signals
@@ -39,6 +40,7 @@ class Relaying(ABC):
         by_address: dict[str, list[Topic]] = {}
         for topic in self.topics.values():
             by_address.setdefault(topic.to, []).append(topic)
+        pauses = Pauses(engine.store, engine.clock)
         routes = [
             Route(
                 shown(address),
@@ -51,6 +53,7 @@ class Relaying(ABC):
                 engine.rng,
                 batch=self.settings.outbox_batch,
                 poll=self.settings.outbox_poll,
+                pauses=pauses,
             )
             for address, topics in by_address.items()
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -145,10 +145,18 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         return await (await self.engine()).late_results(job_id)
 
     async def retry(
-        self, job_id: str, *, by: str = "api", owner: str | None = None, from_step: str | None = None
+        self,
+        job_id: str,
+        *,
+        by: str = "api",
+        owner: str | None = None,
+        from_step: str | None = None,
+        args: Mapping[str, Any] | None = None,
     ) -> int:
-        """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`."""
-        return await (await self.engine()).retry(job_id, by=by, owner=owner, from_step=from_step)
+        """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`. With *args* it is called with
+        these instead, all of them by name; its steps are forgotten then, unless *from_step* says which."""
+        engine = await self.engine()
+        return await engine.retry(job_id, by=by, owner=owner, from_step=from_step, args=args)
 
     async def cancel(self, job_id: str, *, by: str = "api", reason: str = "") -> None:
         """Queued or processing → cancelled. A running attempt is told to stop."""

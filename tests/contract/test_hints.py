@@ -74,7 +74,7 @@ async def test_what_a_hold_keeps_back_is_not_claimed_by_a_hint(world: World) -> 
     assert await claim(world, (due, 1), (tried, 1)) == [due, tried]
 
 
-async def test_one_with_a_key_is_left_to_the_store(world: World) -> None:  # E45 E18
+async def test_one_with_a_key_is_left_to_the_store(world: World) -> None:  # E45 E26
     job_id = await world.enqueue(key="k")
     await world.store.promote(10)
     assert await claim(world, (job_id, 1)) == []
@@ -84,7 +84,7 @@ async def test_one_with_a_key_is_left_to_the_store(world: World) -> None:  # E45
     assert (await world.claim_one()).lease.job_id == job_id
 
 
-async def test_without_a_live_session_no_hint_claims(world: World) -> None:  # E45 E8
+async def test_without_a_live_session_no_hint_claims(world: World) -> None:  # E45 E30
     job_id = await world.enqueue()
     session = await world.session()
     await world.store.close_session(session)

@@ -165,6 +165,7 @@ async def test_a_result_expires_after_its_artefacts_are_gone(world: World) -> No
     due = await world.store.artefacts_due(None, keep, 10)
     assert {artefact.reference for artefact in due} == {orphan, result, file}
     assert await world.store.artefacts_due("another task", keep, 10) == []
+    assert await world.store.artefacts_due(None, keep, 10, ["email"]) == []
     assert len(await world.store.artefacts_due("email", keep, 2)) == 2
     await world.store.forget_artefacts(due)
     await world.store.forget_artefacts(due)

@@ -121,7 +121,7 @@ async def test_a_made_up_cursor_of_a_list_is_refused(world: World, cursor: str) 
         await world.store.jobs(JobFilter(), after=cursor, limit=5)
 
 
-async def test_dead_letters_are_paged_by_their_ids(world: World) -> None:  # E31
+async def test_dead_letters_are_paged_by_their_ids(world: World) -> None:  # E32
     ids = [await world.enqueue() for _ in range(7)]
     for claimed in await world.claim(limit=7):
         await world.settle(claimed, bury())
@@ -132,7 +132,7 @@ async def test_dead_letters_are_paged_by_their_ids(world: World) -> None:  # E31
     assert pages == [sorted(ids)[:3], sorted(ids)[3:6], sorted(ids)[6:]]
 
 
-async def test_dead_letters_are_counted_and_found_by_when_they_died(world: World) -> None:  # E31
+async def test_dead_letters_are_counted_and_found_by_when_they_died(world: World) -> None:  # E32
     for _ in range(3):
         await world.enqueue()
         await world.settle(await world.claim_one(), bury())

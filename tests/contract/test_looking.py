@@ -53,6 +53,7 @@ async def test_depths_count_what_waits_due_now_or_later_lane_by_lane(world: Worl
 
 
 async def test_who_begins_at_the_newest_event_sees_what_is_new(world: World) -> None:  # E60
+    assert await world.store.event_lag() == timedelta()
     assert await world.store.newest_event() == 0
     for _ in range(3):
         await world.enqueue()

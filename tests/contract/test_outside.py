@@ -52,7 +52,7 @@ async def test_of_another_generation_it_is_left_alone(world: World) -> None:  # 
     assert await claim(world, job_id, 2) is not None
 
 
-async def test_without_a_live_session_nothing_is_claimed(world: World) -> None:  # E45 E8
+async def test_without_a_live_session_nothing_is_claimed(world: World) -> None:  # E45 E30
     job_id = await world.enqueue()
     session = await world.store.open_session("celery@one", MINUTE)
     await world.store.close_session(session)
@@ -60,7 +60,7 @@ async def test_without_a_live_session_nothing_is_claimed(world: World) -> None: 
     assert (await world.row(job_id)).state is State.QUEUED
 
 
-async def test_its_lease_runs_out_like_any_other(world: World) -> None:  # E8 E45
+async def test_its_lease_runs_out_like_any_other(world: World) -> None:  # E30 E45
     job_id = await world.enqueue()
     assert await claim(world, job_id) is not None
     await world.advance("2m")

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.domain.job import DeadLetterFilter, Event, JobFilter, JobId, JobSpec, NewJob
+from holdfast.domain.job import DeadLetterFilter, Edit, Event, JobFilter, JobId, JobSpec, NewJob
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.verdict import Failure
 from holdfast.engine.ports import Moved, Retention, Stuck, Transaction
@@ -50,12 +50,14 @@ async def test_a_failed_job_is_retried_as_a_new_generation(world: World) -> None
     assert [a.generation for a in await world.store.attempts(job_id)] == [1, 2]
 
 
-async def test_a_job_that_waits_for_its_retry_is_hastened_in_its_generation(world: World) -> None:  # E33
+async def test_a_job_that_waits_for_its_retry_is_hastened_in_its_generation(world: World) -> None:  # E33 E3a
     job_id = await world.enqueue()
+    assert not (await world.row(job_id)).is_retryable  # it is in line
     await world.settle(await world.claim_one(), retry("1h"))
+    assert (await world.row(job_id)).is_retryable
     await manual(world, job_id)
     row = await world.row(job_id)
-    assert (row.generation, row.attempt, row.manual_retry_count) == (1, 1, 1)
+    assert (row.generation, row.attempt, row.manual_retry_count, row.is_retryable) == (1, 1, 1, False)
     assert (await world.claim_one()).attempt == 2
 
 
@@ -143,6 +145,21 @@ async def test_a_retry_tells_the_place_in_line(world: World) -> None:  # E33
         await world.enqueue()
     await world.advance("1s")
     assert await manual(world, job_id) == 4
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+async def test_a_retry_can_change_what_a_job_is_called_with(world: World, waiting: bool) -> None:  # E33 E49
+    job_id = await world.enqueue()
+    await world.settle(await world.claim_one(), retry("1h") if waiting else bury())
+    edit = Edit('{"to":"bob"}', 2, ("to",))
+    await world.store.retry(job_id, "ann", kind=Kind.manual_retry, edit=edit)
+    told = (await world.store.events(after=0, limit=100, job_id=job_id))[-1]
+    assert (told.kind, told.meta["by"], told.meta["edited"]) == ("manual_retry", "ann", ["to"])
+    with pytest.raises(Conflict):
+        await world.store.retry(job_id, "ann", kind=Kind.manual_retry, edit=Edit("{}", 3, ("to",)))
+    claimed = await world.claim_one()
+    assert (claimed.payload, claimed.version) == (edit.payload, 2)
+    assert (await world.row(job_id)).payload == {"to": "bob"}
 
 
 async def test_a_retry_can_forget_steps(world: World) -> None:  # E2a E40
@@ -305,13 +322,15 @@ async def test_retention_expires_results_and_removes_finished_jobs(world: World)
     keep = Retention(results=MINUTE, jobs=timedelta(hours=1))
     assert await world.store.purge(None, keep, 100) == 0
     await world.advance("2m")
-    assert await world.store.purge(None, keep, 100) == 1
+    assert await world.store.purge(None, keep, 100, ["email"]) == 0
+    assert await world.store.purge(None, keep, 100, ["other"]) == 1
     row = await world.row(complete)
     assert (row.state, row.result) == (State.COMPLETE, None)
     assert row.expired_at is not None
     assert (await world.kinds(complete))[-1] == "expired"
     await world.advance("2h")
     assert await world.store.purge("other", keep, 100) == 0
+    assert await world.store.purge(None, keep, 100, ["email", "other"]) == 0
     assert await world.store.purge("email", keep, 100) == 1
     assert await world.store.job(complete) is None
     assert (await world.row(dead)).state is State.FAILED  # a dead letter waits for a person

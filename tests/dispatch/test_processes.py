@@ -55,7 +55,7 @@ def a_worker(folder: Path, url: str, dispatch: str) -> Iterator[subprocess.Popen
 
 async def test_a_worker_that_is_killed_loses_nothing_of_what_the_broker_gave_it(
     tmp_path: Path, postgres_url: str, own_redis: RedisServer
-) -> None:  # E45 S6 E8
+) -> None:  # E45 S6 E30
     (tmp_path / "tasks.py").write_text(APP)
     app = Holdfast(postgres_url)
 

@@ -90,7 +90,7 @@ async def _note(number: int) -> int:
 
 
 @pytest.mark.usefixtures("broker_only", "compared_once")
-async def test_a_pause_keeps_hints_at_the_broker(url: str, own_redis: RedisServer) -> None:  # E45 E29
+async def test_a_pause_keeps_hints_at_the_broker(url: str, own_redis: RedisServer) -> None:  # E45 E27
     book = Ledger(url, own_redis.url(), poll="20ms")
     async with book.app as app:
         await app.pause("default", reason="maintenance")

@@ -184,6 +184,14 @@ def test_up_says_how_to_enqueue_and_works(shop: Shop) -> None:
     assert "holdfast jobs list --app shop:app" in second
 
 
+def test_a_scheduler_stops_when_told(shop: Shop) -> None:  # E67
+    scheduler = shop.start("scheduler", "shop:app")
+    eventually(lambda: shop.told("scheduler.started"), "the scheduler to start")
+    scheduler.terminate()
+    assert ended(scheduler) == 0
+    assert shop.told("scheduler.stopped")
+
+
 # -- several ----------------------------------------------------------------------------------------------------------
 def test_a_lost_process_is_replaced_and_all_stop_together(shop: Shop) -> None:
     parent = shop.start("worker", "shop:app", "--processes", "2")

@@ -144,6 +144,16 @@ async def test_whoever_read_an_older_version_does_not_act_on_it() -> None:  # E3
     assert (again.status_code, again.json()["code"]) == (409, "CONFLICT")
 
 
+async def test_a_job_is_retried_with_other_arguments() -> None:  # E33, E49, E66
+    job_id = await HOUSE.dead("alice")
+    refused = await call("retry_job", {"args": {"pdv": "b.pdf"}}, job_id=job_id)
+    assert (refused.status_code, (await HOUSE.app.job(job_id)).state) == (422, "failed")
+    owner = {"role": Role.OWNER, "as_owner": "alice"}
+    assert (await call("retry_job", {"args": {"pdf": "b.pdf"}}, job_id=job_id, **owner)).status_code == 200  # type: ignore[arg-type]
+    assert (await HOUSE.app.job(job_id)).payload == {"pdf": "b.pdf"}
+    assert (await HOUSE.app.events(job_id=job_id))[-1].meta["edited"] == ["pdf"]
+
+
 async def test_dead_letters_are_redriven_and_discarded_once() -> None:  # E32, E66
     one, other = await HOUSE.dead("alice"), await HOUSE.dead("alice")
     letter = (await call("get_dead_letter", job_id=one)).json()

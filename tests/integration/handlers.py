@@ -38,3 +38,11 @@ def says() -> None:
     except OSError:
         log.exception("it broke")
         raise
+
+
+_kept: list[bytes] = []
+
+
+def leaks(megabytes: int) -> int:
+    _kept.append(b"x" * (megabytes * 1_000_000))
+    return os.getpid()

@@ -169,7 +169,7 @@ async def test_one_that_was_put_back_is_with_whoever_put_it_back(app: Holdfast) 
     assert await names(app, handle.id) == [".1"]
 
 
-async def test_one_that_was_lost_with_its_worker_is_told_of_again(app: Holdfast) -> None:  # E8 E45
+async def test_one_that_was_lost_with_its_worker_is_told_of_again(app: Holdfast) -> None:  # E30 E45
     handle = await grade(app).enqueue("an essay")
 
     async def lost_and_told(times: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import asyncpg
 import prometheus_client
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -213,3 +214,26 @@ async def test_the_metrics_can_stand_beside_an_applications_own() -> None:  # E6
     assert {"shop_orders", "jobs_created", "queue_depth"} <= names
     with pytest.raises(ValueError, match="jobs_created"):
         registry.register(Holdfast("memory://").metrics)
+
+
+async def test_events_behind_a_long_transaction_have_a_lag(postgres_url: str) -> None:  # E60 E62
+    app = new_app(postgres_url)
+
+    @app.task
+    async def send() -> None: ...
+
+    other = await asyncpg.connect(postgres_url)
+    async with app:
+        await send.enqueue()
+        assert value(await scrape(app), "event_lag_seconds") == 0
+        held = other.transaction()
+        await held.start()
+        await other.execute("SELECT pg_current_xact_id()")  # it may write, as far as anybody knows
+        seen = await app.events()
+        await send.enqueue()
+        assert await app.events() == seen  # the reader waits for it …
+        assert (value(await scrape(app), "event_lag_seconds") or 0) > 0
+        await held.rollback()
+        await other.close()
+        assert value(await scrape(app), "event_lag_seconds") == 0
+        assert len(await app.events()) > len(seen)  # … and misses nothing

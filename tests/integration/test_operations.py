@@ -66,7 +66,7 @@ async def test_several_processes_at_once_do_each_job_once(db: Database) -> None:
         )
 
 
-async def test_a_paused_duty_lets_operations_wait(db: Database, app: Holdfast) -> None:  # E40 E66
+async def test_a_paused_duty_lets_operations_wait(db: Database, app: Holdfast) -> None:  # E27 E66
     @app.task
     async def shoot() -> None: ...
 

@@ -84,7 +84,7 @@ async def test_one_that_is_put_back_waits_and_burns_no_attempt(app: Holdfast) ->
     assert (await app.begin(handle.id, **FIRST)).answer is Reply.APPLIED  # the message came before its time
 
 
-async def test_a_worker_outside_that_is_lost_gives_its_job_back(app: Holdfast) -> None:  # E8 E45
+async def test_a_worker_outside_that_is_lost_gives_its_job_back(app: Holdfast) -> None:  # E30 E45
     handle = await grade(app).enqueue("an essay")
     await app.begin(handle.id, **FIRST, lease="200ms")
     async with working(app):

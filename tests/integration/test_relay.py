@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
+from holdfast.domain.health import Thresholds
 from holdfast.domain.outbox import Delivered, Delivery, Lag, Message, Standing, Undelivered
 from holdfast.errors import StoreUnavailable
-from holdfast.relay import relay, route
+from holdfast.relay import pauses, relay, route
 from holdfast.relay.relay import Watch
 from holdfast.transports.memory import Box, box
 
@@ -161,18 +162,49 @@ async def test_while_the_target_is_away_nothing_is_lost_blamed_or_blocked(  # E4
     assert keyed == sorted(keyed)
 
 
-async def test_the_lag_and_what_is_parked_can_be_watched(app: Holdfast, target: Box) -> None:  # E44 E62
+async def relay_check(app: Holdfast, **thresholds: Any) -> tuple[str, str]:
+    [found] = [one for one in (await app.health(Thresholds(**thresholds))).checks if one.name == "relay"]
+    return found.level, found.text
+
+
+async def test_the_lag_and_what_is_parked_can_be_watched(app: Holdfast, target: Box) -> None:  # E44 E62 E65
     failing(target, {"poison": 9}, Undelivered("no", lasting=True))
     text, _ = await app.metrics.text()
     assert "\noutbox_lag_seconds " not in text.decode()
+    assert (await relay_check(app))[0] == "pass"
     await app.publish(TOPIC, "poison")
     await relayed(app)
+    level, said = await relay_check(app)
+    assert (level, said.split(":")[0]) == ("warn", "1 messages are parked")
     await app.publish("nobody's", "waits")
+    level, said = await relay_check(app, outbox_lag=timedelta())
+    assert (level, said.partition(" has")[0]) == ("warn", "a message of topic nobody's")
     app.metrics.gauges._stale_at = 0.0
     text, _ = await app.metrics.text()
     assert "\noutbox_parked 1.0" in text.decode()
     [lag] = [line.split()[1] for line in text.decode().splitlines() if line.startswith("outbox_lag_seconds ")]
     assert 0 < float(lag) < 60
+
+
+async def test_a_paused_relay_delivers_nothing_until_it_is_resumed(
+    app: Holdfast, target: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E27 E44
+    for module in (pauses, route):
+        monkeypatch.setattr(module, "LOOK_EVERY", 0.02)
+    await app.pause("relay", kind="duty", reason="the broker moves", by="ada")
+    await app.publish(TOPIC, "kept")
+    await relayed(app)  # it does not wait for the pause to end
+    assert target.messages == []
+    relaying = asyncio.create_task(app.run_relay())
+    await asyncio.sleep(0.1)
+    assert target.messages == []
+    assert (await app.messages(standing="waiting"))[0].tries == 0
+    assert await app.resume("relay", kind="duty")
+    async with asyncio.timeout(20):
+        while bodies(target.messages) != ["kept"]:  # noqa: ASYNC110 - the box tells nobody
+            await asyncio.sleep(0.01)
+    relaying.cancel()
+    await asyncio.gather(relaying, return_exceptions=True)
 
 
 async def test_two_relays_bring_everything_in_order_of_its_key(app: Holdfast, target: Box) -> None:  # E44

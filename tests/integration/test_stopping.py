@@ -14,7 +14,7 @@ from tests.integration.world import new_app
 @pytest.mark.parametrize("concurrency", [1, 2, 3, 20])
 async def test_a_worker_stops_although_its_only_slot_is_asked_for(
     concurrency: int, monkeypatch: pytest.MonkeyPatch
-) -> None:  # E15
+) -> None:  # E31
     app, asked, answer = new_app("memory://"), asyncio.Event(), asyncio.Event()
 
     async def claim(self: MemoryStore, *args: Any, **options: Any) -> list[Any]:

@@ -21,11 +21,13 @@ from holdfast import (
     State,
     StoreUnavailable,
     UnknownJob,
+    UsageError,
     current_job,
 )
 from holdfast.domain.job import Lease
 from holdfast.engine.tasks import Task
-from tests.integration.world import ONCE, SOON, Database, kinds, new_app, work, work_and_look, working
+from tests.integration import handlers
+from tests.integration.world import ONCE, SOON, Database, kinds, new_app, until, work, work_and_look, working
 
 pytestmark = pytest.mark.anyio
 
@@ -111,6 +113,34 @@ async def test_steps_survive_a_manual_retry_except_those_it_starts_from(
         await work(app)
         assert calls[4:] == ["ask", "check"]
         assert (await app.job(handle.id)).generation == 3
+
+
+async def test_a_job_can_be_retried_with_other_arguments(app: Holdfast) -> None:  # E33 E40 E49
+    calls: list[str] = []
+
+    @app.task(retry=ONCE)
+    async def fetch(page: str, *, deep: bool = False) -> str:
+        await current_job().step("load", calls.append, page)
+        if page == "tyop":
+            raise Fatal("no such page")
+        return page
+
+    async with app:
+        handle = await fetch.enqueue("tyop", deep=True)
+        await work(app)
+        for wrong in ({"pagina": "typo"}, {"page": 3}, {}):
+            with pytest.raises(UsageError):
+                await app.retry(handle.id, args=wrong)
+        assert (await app.job(handle.id)).payload == {"page": "tyop", "deep": True}
+        await app.retry(handle.id, by="ann", args={"page": "typo", "deep": True})
+        await work(app)
+        assert await handle.result("1s") == "typo"
+        assert calls == [
+            "tyop",
+            "typo",
+        ]  # a step that was recorded for another page is not taken for this one's
+        [told] = [event for event in await app.events(job_id=handle.id) if event.kind == "manual_retry"]
+        assert (told.meta["by"], told.meta["edited"]) == ("ann", ["page"])
 
 
 async def test_what_a_step_has_done_is_kept_while_the_store_is_away(
@@ -348,6 +378,43 @@ async def test_a_twin_stands_in_for_a_second_call(db: Database, app: Holdfast) -
     assert sorted(runs) == [-1, 1, 3, 5]
 
 
+async def test_the_same_arguments_are_one_job_where_the_task_says_so(
+    db: Database, app: Holdfast
+) -> None:  # E36
+    @app.task(dedupe=True)
+    async def convert(file: str, *, how: dict[str, int]) -> str:
+        return file
+
+    async with app:
+        first = await convert.enqueue("a", how={"x": 1, "y": 2})
+        again = await convert.enqueue(how={"y": 2, "x": 1}, file="a")
+        assert (first.duplicate, again.duplicate, again.id) == (False, True, first.id)
+        others = [
+            await convert.enqueue("a", how={"x": 2, "y": 1}),
+            await convert.options(owner="ann").enqueue("a", how={"x": 1, "y": 2}),
+            await convert.options(dedupe_key="once more").enqueue("a", how={"x": 1, "y": 2}),
+        ]
+        assert not any(other.duplicate for other in others)
+        calls = [{"file": name, "how": {}} for name in "abab"]
+        many = await convert.enqueue_many(calls)
+        assert [one.duplicate for one in many] == [False, False, True, True]
+        await work(app)
+        done = await convert.enqueue("a", how={"x": 1, "y": 2})
+        assert (done.duplicate, await done.result("1s")) == (True, "a")
+    assert db.count("job") == 6
+
+
+async def test_a_twin_may_be_of_any_owner_where_the_task_says_so(app: Holdfast) -> None:  # E36
+    @app.task(dedupe=True, dedupe_scope="task")
+    async def convert(file: str) -> None: ...
+
+    async with app:
+        first = await convert.options(owner="ann").enqueue("a")
+        assert (await convert.options(owner="bob").enqueue("a")).id == first.id
+        keyed = await convert.options(owner="ann", dedupe_key="k").enqueue("b")
+        assert (await convert.options(owner="bob", dedupe_key="k").enqueue("c")).id == keyed.id
+
+
 async def test_a_twin_that_ended_long_ago_does_not_count(db: Database, app: Holdfast) -> None:  # E36
     @app.task(dedupe_for="1ms")
     async def convert() -> None: ...
@@ -406,6 +473,34 @@ async def test_types_travel_from_enqueue_to_handler_to_result(db: Database, app:
         await work(app)
         assert await handle.result("1s") == parcel
     assert seen == [(parcel, (1, 2), True, {"colour": "red"})]
+
+
+async def test_a_process_is_replaced_after_many_jobs_or_when_it_keeps_much_memory() -> None:  # E49
+    app = new_app("memory://", child_jobs=3, child_memory=300_000_000)
+    leaks = app.task(handlers.leaks, execute="process")  # type: ignore[call-overload]
+    async with app:
+        jobs = await leaks.enqueue_many([1, 1, 1, 400, 1])
+        await app.run_worker(until_idle=True, concurrency=1)
+        first, second, third, fourth, fifth = [await job.result() for job in jobs]
+    assert first == second == third
+    assert len({third, fourth, fifth}) == 3
+
+
+async def test_a_worker_has_the_shortest_lease_of_the_tasks_it_serves() -> None:  # E30
+    app = new_app("memory://", lease="60s")
+    for queue, lease in (("brief", "6s"), ("long", "10m"), ("plain", None)):
+        app.task(name=queue, queue=queue, lease=lease)(_nothing)
+    async with app:
+        found = {}
+        for queues in (["brief", "long"], ["long"], ["long", "plain"], None):
+            async with working(app, queues=queues):
+                await until(app.workers)
+                [worker] = await app.workers()
+                found[str(queues)] = round((worker.expires_at - worker.started_at).total_seconds())
+    assert list(found.values()) == [6, 600, 60, 6]
+
+
+async def _nothing() -> None: ...
 
 
 async def test_the_job_is_given_to_a_handler_that_asks_for_it(db: Database, app: Holdfast) -> None:  # E49

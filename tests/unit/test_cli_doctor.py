@@ -152,3 +152,11 @@ def test_bench_on_a_database_removes_its_jobs_and_touches_no_others(capsys: Capt
     main(["jobs", "list", "--url", "sqlite:///mine.db", "--json"])
     left = json.loads(capsys.readouterr().out)["jobs"]
     assert [(row["task"], row["state"]) for row in left] == [("mine", "queued")] * 3
+
+
+def test_the_demo_shows_a_retry_and_a_dead_letter(capsys: pytest.CaptureFixture[str]) -> None:  # E67
+    assert main(["demo", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    ends = {when: [(row["state"], row["attempt"]) for row in shown[when]] for when in ("before", "after")}
+    assert ends["before"] == [("complete", 1), ("complete", 3), ("failed", 1)]
+    assert ends["after"] == [("complete", 1), ("complete", 3), ("complete", 1)]

@@ -169,6 +169,9 @@ def test_a_job_that_is_not_there_is_not_found(shop: Shop, capsys: Capture) -> No
 
 def test_retry_and_cancel_move_a_job_and_refuse_when_it_is_too_late(shop: Shop, capsys: Capture) -> None:
     [job_id] = shop.ids["other"]
+    assert "--args is not JSON" in said(capsys, shop, "jobs", "retry", job_id, "--args", "{", code=2)
+    assert "--args is an object" in said(capsys, shop, "jobs", "retry", job_id, "--args", "3", code=2)
+    assert "is not one of this app" in said(capsys, shop, "jobs", "retry", job_id, "--args", "{}", code=2)
     assert answer(capsys, shop, "jobs", "retry", job_id) == {"id": job_id, "state": "queued", "place": 1}
     assert "is cancelled" in said(capsys, shop, "jobs", "cancel", job_id, "--because", "a test")
     assert said(capsys, shop, "jobs", "cancel", job_id, code=3).startswith("holdfast: ")

@@ -9,12 +9,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Every, Holdfast, Retry
+from holdfast import Every, Holdfast, JobFailed, Retention, Retry
 from holdfast.duties.duties import Duties
 from holdfast.engine.engine import Engine
-from holdfast.engine.ports import Retention
 from holdfast.errors import StoreUnavailable
-from holdfast.testing import ManualClock, app_in_memory
+from holdfast.testing import ManualClock, app_in_memory, drain
 
 pytestmark = pytest.mark.anyio
 
@@ -142,3 +141,55 @@ async def test_a_duty_that_is_paused_rests_until_it_is_resumed_and_the_others_go
     assert all(done[duty.name] for duty in duties.all if duty.name != name)
     await watch.app.resume(name, kind="duty")
     assert (await runs())[name] > 0
+
+
+async def test_each_task_is_kept_as_it_says_and_the_others_as_the_app_does() -> None:  # E38
+    app = Holdfast("memory://", retention=Retention(jobs=timedelta(hours=2)))
+
+    @app.task(retention=Retention(results=timedelta(minutes=30)))
+    async def brief() -> int:
+        return 1
+
+    @app.task(retention=Retention(jobs=timedelta(days=1)))
+    async def long() -> int:
+        return 1
+
+    @app.task
+    async def plain() -> int:
+        return 1
+
+    clock = ManualClock()
+    with app_in_memory(app, clock=clock):
+        await brief.enqueue()
+        await long.enqueue()
+        await plain.enqueue()
+        await drain(app)
+        duties = Duties(await app.engine(), app.retention)
+
+        async def left() -> list[tuple[str, bool]]:
+            await duties.turn()
+            return sorted((row.task, row.expired_at is None) for row in (await app.jobs()).rows)
+
+        assert await left() == [("brief", True), ("long", True), ("plain", True)]
+        clock.advance(timedelta(hours=1))
+        assert await left() == [("brief", False), ("long", True), ("plain", True)]
+        clock.advance(timedelta(hours=2))
+        assert await left() == [("brief", False), ("long", True)]
+        clock.advance(timedelta(days=1))
+        assert await left() == [("brief", False)]
+
+
+async def test_the_duties_are_done_without_a_worker() -> None:  # E67 E34
+    app = Holdfast("memory://", reclaim_every="20ms")
+
+    @app.task
+    async def send() -> None: ...
+
+    async with app:
+        late, other = await send.options(deadline="1ms").enqueue(), await send.enqueue()
+        doing = asyncio.create_task(app.run_duties())
+        with pytest.raises(JobFailed, match="TIMEOUT"):
+            await late.result("10s")
+        doing.cancel()
+        await asyncio.gather(doing, return_exceptions=True)
+        assert (await other.job()).state == "queued"

@@ -53,6 +53,7 @@ def test_the_names_are_those_of_the_promise() -> None:  # E62
             "breaker_state",
             "breaker_open_seconds_total",
             "dependency_latency_seconds",
+            "event_lag_seconds",
             "outbox_lag_seconds",
             "outbox_parked",
             "dead_letters",

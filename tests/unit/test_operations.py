@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -74,6 +75,17 @@ async def test_an_operation_is_done_to_all_that_match_and_ends(world: World, cou
     assert (ended.progress, ended.done, ended.refused, ended.by) == (Progress.DONE, count, 0, "me")
     assert [letter.id for letter in await world.app.dead_letters()] == [other]
     assert await world.app.operations() == [ended]
+
+
+async def test_a_redrive_keeps_to_its_rate(world: World) -> None:  # E32
+    await world.bury(3)
+    redriving = asyncio.create_task(world.app.redrive(rate=2))
+    for done in (1, 2, 3):
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert await world.redriven() == done
+        world.clock.advance(timedelta(seconds=0.5))
+    assert await redriving == 3
 
 
 @pytest.mark.parametrize(

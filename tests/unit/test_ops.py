@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = json.loads((ROOT / "ops/grafana/holdfast.json").read_text(encoding="utf-8"))
 ALERTS = yaml.safe_load((ROOT / "ops/prometheus/alerts.yml").read_text(encoding="utf-8"))
 RUNBOOK = (ROOT / "docs/how-to/runbook.md").read_text(encoding="utf-8")
-PAGES = ("runbook", "troubleshooting", "monitor")
+PAGES = ("runbook", "troubleshooting", "monitor", "deploy")
 
 #: Words of PromQL that are no metrics.
 LANGUAGE = set(
@@ -174,3 +174,23 @@ def _ask(words: list[str]) -> None:
         (method, route.path) for route in table(api(Holdfast("memory://"))) for method in route.methods or ()
     }
     assert (method, path) in routes
+
+
+def test_the_files_of_the_page_about_deploying_can_be_read_and_start_real_commands() -> None:  # E49
+    page = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
+    files = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    started = [words for text in files for document in yaml.safe_load_all(text) for words in _lists(document)]
+    started += [json.loads(line) for line in re.findall(r"^CMD (\[.*\])$", page, re.MULTILINE)]
+    started += [line.split("/")[-1].split() for line in re.findall(r"^ExecStart=(.*)$", page, re.MULTILINE)]
+    commands = [words for words in started if words[0] == "holdfast"]
+    assert len(commands) == 5
+    for _, command, *rest in commands:
+        _parse(command, rest)
+
+
+def _lists(found: Any) -> Iterator[list[str]]:
+    """Every list of words in it."""
+    if isinstance(found, list) and found and all(isinstance(one, str) for one in found):
+        yield found
+    for inner in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
+        yield from _lists(inner)

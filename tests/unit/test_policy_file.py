@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Limit, Limits, Retry, Window, Windows, fixed
+from holdfast import Holdfast, Limit, Limits, Retention, Retry, Window, Windows, fixed
 from holdfast.domain.breaker import BreakerPolicy
 from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.guard import DependencyPolicy
@@ -65,6 +65,7 @@ def test_every_key_of_a_task() -> None:  # E10 E16 E26 E34
         timeout = 90
         deadline = "3h"
         start_within = "10m"
+        retention = { results = "1d" }
         stuck_after = false
         stuck_action = "retry"
         cost = 2.5
@@ -86,6 +87,7 @@ def test_every_key_of_a_task() -> None:  # E10 E16 E26 E34
         timeout=second(90),
         deadline=timedelta(hours=3),
         start_within=timedelta(minutes=10),
+        retention=Retention(results=timedelta(days=1)),
         stuck_after=None,
         stuck_action="retry",
         cost=2.5,
@@ -237,6 +239,9 @@ BAD = [
     ("[tasks.t]\ntimeout = 0", 2, "tasks.t.timeout: it is 0; write a longer time, or false for none"),
     ("[tasks.t]\ndeadline = -1", 2, "tasks.t.deadline: -1 is out of range"),
     ("[tasks.t]\nstuck_after = 0", 2, "tasks.t.stuck_after: it is 0; write a longer time, or false for none"),
+    ("[tasks.t]\nretention = '7d'", 2, "tasks.t.retention: it is '7d'; it is a table"),
+    ("[tasks.t.retention]\njobs = 'long'", 2, "tasks.t.retention.jobs: 'long' is not a duration"),
+    ("[tasks.t.retention]\nevents = '7d'", 2, "tasks.t.retention.events: there is no such key here; there are: jobs, results"),
     ("[tasks.t]\nstuck_action = 'kill'", 2, "tasks.t.stuck_action: it is 'kill'; it is one of report, retry"),
     ("[tasks.t]\ncost = 'dear'", 2, "tasks.t.cost: cost is 'dear'"),
     ("[tasks.t]\nprice = 0.5", 2, "tasks.t.price: price is 0.5; it is a whole number, 0 to 1000000000000"),

@@ -23,8 +23,11 @@ def test_keywords_win_over_the_environment_and_that_over_defaults() -> None:
 def test_a_heart_beats_three_times_in_a_lease_unless_told() -> None:
     assert Settings.read({"lease": "90s"}, {}).beat_every == timedelta(seconds=30)
     assert Settings.read({"lease": "90s", "heartbeat": "10s"}, {}).beat_every == timedelta(seconds=10)
-    with pytest.raises(UsageError, match="at most half of the lease"):
-        Settings.read({"lease": "10s", "heartbeat": "6s"}, {})
+    for lease in ("1s", "2s", "90s"):  # a third of it need not be a whole number of microseconds
+        Settings.read({"lease": lease}, {})
+    Settings.read({"lease": "9s", "heartbeat": "3s"}, {})
+    with pytest.raises(UsageError, match="at most a third of the lease"):
+        Settings.read({"lease": "9s", "heartbeat": "3001ms"}, {})
 
 
 @pytest.mark.parametrize(
@@ -33,7 +36,7 @@ def test_a_heart_beats_three_times_in_a_lease_unless_told() -> None:
         (
             {"leese": "1s"},
             {},
-            "no setting leese; there are: artefacts, broker, concurrency, dispatch, grace,",
+            "no setting leese; there are: artefacts, broker, child_jobs, child_memory, concurrency, dispatch, grace,",
         ),
         ({"artefacts": "ftp://x/y"}, {}, "artefacts: 'ftp' is no place to keep artefacts; use a folder,"),
         ({}, {"HOLDFAST_ARTEFACTS": "gs://bucket"}, "HOLDFAST_ARTEFACTS: 'gs' is no place to keep artefacts"),

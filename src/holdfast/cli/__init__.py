@@ -10,6 +10,7 @@ from collections.abc import Sequence
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("holdfast.cli.worker:up", "Make the database ready; run a worker, duties and relay."),
     "worker": ("holdfast.cli.worker:worker", "Run jobs until told to stop."),
+    "scheduler": ("holdfast.cli.scheduler:scheduler", "Do the duties, and no job."),
     "relay": ("holdfast.cli.outbox:relay", "Bring messages of the outbox to their targets."),
     "serve": ("holdfast.cli.serve:serve", "Answer the HTTP API."),
     "migrate": ("holdfast.cli.migrate:migrate", "Bring the database's schema up to date."),
@@ -32,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workers": ("holdfast.cli.workers:workers", "List the workers that live."),
     "doctor": ("holdfast.cli.doctor:doctor", "Check the database and say what is wrong."),
     "bench": ("holdfast.cli.bench:bench", "Measure this store on this machine."),
+    "demo": ("holdfast.cli.demo:demo", "Show what becomes of three jobs, in a few seconds."),
     "simulate": ("holdfast.cli.simulate:simulate", "Play an outage against retry policies."),
 }
 

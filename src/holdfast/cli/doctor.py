@@ -95,7 +95,8 @@ def store_findings(health: dict[str, Any]) -> list[Finding]:
             Finding(
                 "transactions",
                 "warning",
-                f"a transaction has been open for {held:.0f} s: rows that are done with cannot be cleaned away;"
+                f"a transaction has been open for {held:.0f} s: rows that are done with cannot be cleaned away, and"
+                " readers of events may have to wait for it;"
                 " find it in pg_stat_activity and end it",
             )
         )

@@ -12,6 +12,7 @@ from holdfast.cli.opening import ask
 from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption, me
 from holdfast.cli.stuck import stuck, take_back
 from holdfast.cli.views import attempt_view, job_view, print_json, view
+from holdfast.errors import UsageError
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
@@ -25,6 +26,18 @@ EVENTS_AT_ONCE = 1000
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
 IdsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of jobs.")]
+
+
+def read_arguments(text: str) -> dict[str, Any]:
+    import json
+
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--args is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UsageError('--args is an object of all arguments by name, e.g. {"file": "a.pdf"}')
+    return found
 
 
 async def events_of(app: Holdfast, job_id: str) -> list[Event]:
@@ -180,13 +193,22 @@ def retry(
     from_step: Annotated[
         str | None, typer.Option("--from-step", help="Forget this step and those after it.")
     ] = None,
+    args: Annotated[
+        str | None,
+        typer.Option(
+            "--args",
+            metavar="JSON",
+            help="Call it with these arguments instead, all of them by name; needs --app.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run failed, cancelled, waiting or stuck jobs now."""
+    """Run failed, cancelled, waiting or stuck jobs now, as they were called or with other arguments."""
+    edited = None if args is None else read_arguments(args)
 
     async def move(app: Holdfast) -> None:
         for job_id in ids:
-            place = await app.retry(job_id, by=me(), from_step=from_step)
+            place = await app.retry(job_id, by=me(), from_step=from_step, args=edited)
             if as_json:
                 print_json({"id": job_id, "state": "queued", "place": place})
             else:

@@ -161,9 +161,14 @@ class AsyncClient:
         return await self.send(calls.explain_job(job_id))
 
     async def retry(
-        self, job_id: str, *, from_step: str | None = None, if_match: str | None = None
+        self,
+        job_id: str,
+        *,
+        from_step: str | None = None,
+        args: dict[str, Any] | None = None,
+        if_match: str | None = None,
     ) -> Retried:
-        return await self.send(calls.retry_job(job_id, if_match=if_match, from_step=from_step))
+        return await self.send(calls.retry_job(job_id, if_match=if_match, from_step=from_step, args=args))
 
     async def cancel(self, job_id: str, *, reason: str = "", if_match: str | None = None) -> Moved:
         return await self.send(calls.cancel_job(job_id, if_match=if_match, reason=reason))

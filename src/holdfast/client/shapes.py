@@ -124,6 +124,9 @@ class ResumeTypes(TypedDict, total=False):
 
 class RetryAsked(TypedDict, total=False):
     from_step: str | None  #: Forget this step and every one recorded after it.
+    args: (
+        dict[str, Any] | None
+    )  #: Call it with these instead, all of them by name. Its steps are forgotten, unless from_step says which.
 
 
 class RevokeAsked(TypedDict, total=False):

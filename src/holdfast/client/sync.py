@@ -157,8 +157,15 @@ class Client:
         """Why it is not running, and when it is expected to."""
         return self.send(calls.explain_job(job_id))
 
-    def retry(self, job_id: str, *, from_step: str | None = None, if_match: str | None = None) -> Retried:
-        return self.send(calls.retry_job(job_id, if_match=if_match, from_step=from_step))
+    def retry(
+        self,
+        job_id: str,
+        *,
+        from_step: str | None = None,
+        args: dict[str, Any] | None = None,
+        if_match: str | None = None,
+    ) -> Retried:
+        return self.send(calls.retry_job(job_id, if_match=if_match, from_step=from_step, args=args))
 
     def cancel(self, job_id: str, *, reason: str = "", if_match: str | None = None) -> Moved:
         return self.send(calls.cancel_job(job_id, if_match=if_match, reason=reason))

@@ -2,6 +2,9 @@
 
 A `Backoff` answers one question: the delay after the *attempt*-th failure (counted from 1), given a *chance*
 in [0, 1) and the *previous* delay. Chance comes from outside, so the same question has the same answer.
+
+No store keeps the previous delay. Who does not know it gets one that is drawn, from the same chance, as the delays before
+were: each wait has the distribution that it would have by the book, though not the very numbers of this one job.
 """
 
 from __future__ import annotations
@@ -86,8 +89,8 @@ def equal(delay: timedelta, chance: float, previous: timedelta) -> timedelta:
 
 
 def decorrelated(delay: timedelta, chance: float, previous: timedelta) -> timedelta:
-    """Between the curve's delay and three times the previous one: attempts drift apart from each other."""
-    return delay + (max(previous * 3, delay) - delay) * chance
+    """Between the curve's delay and three times the previous one (at first: three times itself): attempts drift apart."""
+    return delay + (max((previous or delay) * 3, delay) - delay) * chance
 
 
 def none(delay: timedelta, chance: float, previous: timedelta) -> timedelta:
@@ -126,7 +129,19 @@ class Backoff:
     def of(cls, curve: Curve, jitter: JitterSpec = None, cap: Duration | None = None) -> Backoff:
         return cls(curve, jitter_of(jitter), LONGEST if cap is None else duration(cap))
 
-    def delay(self, attempt: int, chance: float, previous: timedelta = timedelta()) -> timedelta:
+    def delay(self, attempt: int, chance: float, previous: timedelta | None = None) -> timedelta:
         """The wait after the *attempt*-th failure; never negative, never above the cap."""
+        if previous is None:
+            previous = self._previous(attempt, chance)
         wanted = self.jitter(min(self.curve(max(attempt, 1)), self.cap), chance, previous)
         return max(timedelta(), min(wanted, self.cap))
+
+    def _previous(self, attempt: int, chance: float) -> timedelta:
+        """A wait as the one before this may have been."""
+        delay, state = timedelta(), int(chance * 2**53)
+        for earlier in range(max(1, attempt - _STEEPEST), attempt):
+            state = (
+                state * 6364136223846793005 + 1442695040888963407
+            ) % 2**64  # chance after chance, from one
+            delay = self.delay(earlier, state / 2**64, delay)
+        return delay

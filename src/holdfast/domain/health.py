@@ -17,6 +17,7 @@ from holdfast.domain.breaker import BreakerState
 from holdfast.domain.census import OF_LATE, Census
 from holdfast.domain.duration import duration, spell
 from holdfast.domain.lanes import Cause, Held, ScopeKind, holding
+from holdfast.domain.outbox import Lag
 from holdfast.errors import UsageError
 
 
@@ -39,6 +40,8 @@ class Thresholds:
     retry_sample: int = 20  #: … if there were at least so many
     overdue: timedelta = timedelta(seconds=30)  #: a delayed job that came due and was not let into line: fail
     late_tick: timedelta = timedelta(minutes=1)  #: a schedule that should have ticked: warn
+    outbox_lag: timedelta = timedelta(minutes=1)  #: of the message that has waited longest: warn
+    parked: int = 1  #: messages that no further try can help: warn
     dead_letters: int = 1_000  #: warn
 
     @classmethod
@@ -74,6 +77,7 @@ class Vitals:
     lost: int = 0  #: leases that ran out
     stuck: int = 0
     ticks: Mapping[str, datetime] = field(default_factory=dict)  #: when each schedule is due
+    lags: Sequence[Lag] = ()  #: of the topics in which messages wait or are parked
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ def judge_health(vitals: Vitals, limits: Thresholds) -> Health:
             _retries(vitals, limits),
             _promotion(vitals, limits),
             _schedules(vitals, limits),
-            Check("relay", Level.PASS, "not in use", None, "there is no outbox to relay"),
+            _relay(vitals, limits),
             _breakers(vitals),
             _pauses(vitals),
             _dead_letters(vitals, limits),
@@ -216,6 +220,24 @@ def _schedules(vitals: Vitals, limits: Thresholds) -> Check:
         return Check("schedules", Level.PASS, 0, bound, text)
     text = f"{', '.join(late[:3])} should have ticked; run a worker with their app, or `holdfast schedules` to look"
     return Check("schedules", Level.WARN, len(late), bound, text)
+
+
+def _relay(vitals: Vitals, limits: Thresholds) -> Check:
+    """A relay is known by what it does: a message leaves within moments."""
+    bound, parked = limits.outbox_lag.total_seconds(), sum(lag.parked for lag in vitals.lags)
+    longest, topic = max(
+        ((lag.oldest or timedelta(), lag.topic) for lag in vitals.lags), default=(timedelta(), "")
+    )
+    seen = round(longest.total_seconds(), 1)
+    if any(one.scope.kind is ScopeKind.DUTY and one.scope.name == "relay" for one in vitals.holds):
+        return Check("relay", Level.PASS, seen, bound, "paused: its messages wait")
+    if longest >= limits.outbox_lag:
+        text = f"a message of topic {topic} has waited for {_words(longest)}; run `holdfast relay`, or see its log for why not"
+        return Check("relay", Level.WARN, seen, bound, text)
+    if parked >= max(limits.parked, 1):
+        text = f"{parked:,} messages are parked: no further try can help; `holdfast outbox list --standing parked` shows why"
+        return Check("relay", Level.WARN, parked, limits.parked, text)
+    return Check("relay", Level.PASS, seen, bound, f"messages wait for at most {_words(longest)}")
 
 
 def _breakers(vitals: Vitals) -> Check:

@@ -80,6 +80,14 @@ class NewJob(NamedTuple):
     spec: JobSpec
 
 
+class Edit(NamedTuple):
+    """Other arguments for a job that is retried."""
+
+    payload: str
+    version: int
+    names: tuple[str, ...]  #: the arguments that are not as they were
+
+
 class Batch(Sequence[NewJob]):
     """Many calls with one spec, kept as columns: a tuple for each would keep the garbage collector busy."""
 
@@ -300,8 +308,11 @@ class JobRow:
 
     @property
     def is_retryable(self) -> bool:
-        """Whether `retry` would be accepted now, as far as the row can tell."""
-        return self.state in (State.FAILED, State.CANCELLED) or (self.state is State.QUEUED)
+        """Whether `retry` would be accepted now, as far as the row can tell: of a queued job, whether it was put off and
+        nobody has asked for it since. The row does not know what time it is: one that has come due is in line, and refused."""
+        if self.state is State.QUEUED:
+            return self.run_at > self.updated_at and self.retry_type != "MANUAL"
+        return self.state in (State.FAILED, State.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,7 @@ def judge_failure(
     chance: float,
     elapsed: timedelta = timedelta(),
     until_deadline: timedelta | None = None,
-    previous: timedelta = timedelta(),
+    previous: timedelta | None = None,
     now: datetime | None = None,
 ) -> Verdict:
     """Decide what becomes of a job whose *attempt* (counted from 1) just failed, *elapsed* after it was queued.

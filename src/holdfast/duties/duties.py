@@ -80,10 +80,7 @@ class Duties:
         self.all.append(Duty("stuck", stuck.every, stuck.run))
         if schedules:
             self.all.append(Duty("schedules", SCHEDULES_EVERY, Scheduling(engine, schedules).run))
-        if retention is not None:
-            self.all.append(
-                Duty("retention", PURGE_EVERY, lambda: engine.purge(retention, patience=PATIENCE))
-            )
+        self.add("retention", PURGE_EVERY, lambda: engine.purge_by_policy(retention, patience=PATIENCE))
 
     def add(self, name: str, every: float, run: Callable[[], Awaitable[Any]]) -> None:
         """One more."""

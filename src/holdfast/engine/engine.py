@@ -17,6 +17,7 @@ from holdfast.domain.job import (
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
+    Edit,
     Enqueued,
     Event,
     Expired,
@@ -315,21 +316,42 @@ class Engine(Steering, Explaining, Outside, Publishing):
             log.warning("deadlines.refused", jobs=refused, reason=reason)
         return total
 
-    async def purge(self, keep: Retention, task: str | None = None, *, patience: float | None = None) -> int:
-        """Remove what was kept long enough, in small batches; how many rows.
+    async def purge(
+        self,
+        keep: Retention,
+        task: str | None = None,
+        *,
+        but: Collection[str] = (),
+        patience: float | None = None,
+    ) -> int:
+        """Remove what was kept long enough, in small batches; how many rows. Of one *task*, or of all *but* these.
 
         Artefacts are deleted before the rows that know of them. When that takes more than *patience* seconds, the rest of
         them waits for the next time.
         """
-        await self._purge_artefacts(keep, task, patience)
+        await self._purge_artefacts(keep, task, but, patience)
         total = 0
-        while done := await self.store.purge(task, keep, BATCH):
+        while done := await self.store.purge(task, keep, BATCH, but):
             total += done
         return total
 
-    async def _purge_artefacts(self, keep: Retention, task: str | None, patience: float | None) -> None:
+    async def purge_by_policy(self, keep: Retention | None, *, patience: float) -> int:
+        """`purge`: the jobs of each task by its own retention, all others by *keep*; how many rows."""
+        until = self.clock.monotonic() + patience
+        own = {name: task.policy.retention for name, task in self.tasks.items()}
+        said = {name: retention for name, retention in own.items() if retention is not None}
+        total = 0
+        for name, retention in said.items():
+            total += await self.purge(retention, name, patience=until - self.clock.monotonic())
+        if keep is not None:
+            total += await self.purge(keep, but=said, patience=until - self.clock.monotonic())
+        return total
+
+    async def _purge_artefacts(
+        self, keep: Retention, task: str | None, but: Collection[str], patience: float | None
+    ) -> None:
         began = self.clock.monotonic()
-        while due := await self.store.artefacts_due(task, keep, BATCH):
+        while due := await self.store.artefacts_due(task, keep, BATCH, but):
             spent = self.clock.monotonic() - began
             gone = await self.keeper.delete(due, None if patience is None else patience - spent)
             if not gone:
@@ -352,29 +374,38 @@ class Engine(Steering, Explaining, Outside, Publishing):
         by: str = "api",
         owner: str | None = None,
         from_step: str | None = None,
+        args: Mapping[str, Any] | None = None,
         proviso: Proviso = ANYHOW,
     ) -> int:
         """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`.
 
-        *owner* refuses another's job. *from_step* forgets that step and every one recorded after it. *proviso*: only if.
+        *owner* refuses another's job. *from_step* forgets that step and every one recorded after it. *args* are what it is
+        called with instead; its steps, recorded for another call, are forgotten. *proviso*: only if.
         """
         known = named(job_id)
         if owner is not None:
             row = await self.job(known)
             if row.owner != owner:
                 raise Conflict(f"job {job_id} belongs to another owner")
-        forget = await self._steps_from(known, from_step) if from_step is not None else None
-        place = await self._retry(known, by, forget, proviso)
+        forget: Collection[str] | None = None
+        if from_step is not None:
+            forget = await self._steps_from(known, from_step)
+        elif args is not None:
+            forget = list(await self.store.steps(known))
+        edit = None if args is None else await self._edit(known, args)
+        place = await self._retry(known, by, forget, edit, proviso)
         self.observers.retried(Kind.manual_retry)
         self._moved(known)
         return place
 
-    async def _retry(self, job_id: JobId, by: str, forget: Collection[str] | None, proviso: Proviso) -> int:
+    async def _retry(
+        self, job_id: JobId, by: str, forget: Collection[str] | None, edit: Edit | None, proviso: Proviso
+    ) -> int:
         """In one move, also where it is to be taken from a worker that lives: of two who ask, one is refused."""
 
         async def retry(stuck: Stuck | None) -> int:
             return await self.store.retry(
-                job_id, by, kind=Kind.manual_retry, forget=forget, proviso=proviso, stuck=stuck
+                job_id, by, kind=Kind.manual_retry, forget=forget, edit=edit, proviso=proviso, stuck=stuck
             )
 
         try:
@@ -393,6 +424,19 @@ class Engine(Steering, Explaining, Outside, Publishing):
         verdict = Bury(failure) if is_last else RetryAfter(timedelta(), failure)
         self.observers.reclaimed([(attempt, Reclaim(attempt.lease, verdict, crashed=False))], 1)
         return place
+
+    async def _edit(self, job_id: JobId, args: Mapping[str, Any]) -> Edit:
+        """Another call of its task, checked as `enqueue` does."""
+        row = await self.job(job_id)
+        task = self.tasks.get(row.task)
+        if task is None or row.task.startswith("holdfast."):
+            raise UsageError(
+                f"task {row.task!r} is not one of this app, so other arguments cannot be checked; retry it as it is, or in its app"
+            )
+        payload = task.signature.dump(task.signature.bind((), args), self.settings.payload_limit)
+        before, after = row.payload if isinstance(row.payload, dict) else {}, decode_any(payload)
+        names = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
+        return Edit(payload, task.policy.version, tuple(names))
 
     async def _steps_from(self, job_id: JobId, name: str) -> Collection[str]:
         names = list(await self.store.steps(job_id))

@@ -22,6 +22,7 @@ from holdfast.domain.job import (
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
+    Edit,
     Enqueued,
     Event,
     Expired,
@@ -293,13 +294,16 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         """Queued or processing → failed(TIMEOUT) for what passed its deadline, the oldest first; all of it or, where a hook
         raises, nothing. *skip* leaves out so many of the oldest."""
 
-    async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
+    async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
         """Remove what was kept long enough; how many rows. Call again until it answers 0.
 
+        Of one *task*, or of all *but* these; events, which tasks share, only with the jobs of all.
         A job with artefacts is left as it is until they are forgotten.
         """
 
-    async def artefacts_due(self, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
+    async def artefacts_due(
+        self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
+    ) -> list[Artefact]:
         """The artefacts of jobs that `purge` would take now, or whose results it would."""
 
     async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
@@ -318,6 +322,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        edit: Edit | None = None,
         proviso: Proviso = ANYHOW,
         stuck: Stuck | None = None,
     ) -> int:
@@ -325,7 +330,8 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         only of a dead letter.
 
         Stuck is an attempt whose lease has run out and, where it is still the current one, that of *stuck*; it is taken from
-        its worker in this move. *forget* names the steps to run anew (None: keep all). Answers the place in its line, counted from 1.
+        its worker in this move. *forget* names the steps to run anew (None: keep all). *edit* changes what it is called with,
+        by the same move. Answers the place in its line, counted from 1.
         """
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
@@ -372,6 +378,9 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
 
     async def newest_event(self) -> int:
         """Where to begin for whom only what happens from now on matters: the *after* behind which nothing is yet."""
+
+    async def event_lag(self) -> timedelta:
+        """How old the oldest event is that `events` keeps back, because an open transaction may yet put one before it."""
 
     async def attempts(self, job_id: JobId) -> list[Attempt]: ...
 

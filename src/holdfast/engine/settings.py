@@ -18,7 +18,8 @@ _SWITCH = {"on": True, "off": False, "true": True, "false": False, "1": True, "0
 KEEP_LOGS = ("failed", "always", "never")
 _MAY_BE_NONE = ("grace", "wait_for_store")
 _NUMBERS = (
-    "concurrency", "min_concurrency", "payload_limit", "result_limit", "outbox_batch", "stuck_batch",
+    "concurrency", "min_concurrency", "payload_limit", "result_limit", "outbox_batch", "stuck_batch", "child_jobs",
+    "child_memory",
 )  # fmt: skip
 
 
@@ -49,6 +50,8 @@ class Settings:
     payload_limit: int = 1_000_000  #: bytes of arguments
     result_limit: int = 1_000_000  #: bytes of a result in the database
     artefacts: str | None = None  #: where larger results go: a folder, file:///… or s3://bucket/prefix
+    child_jobs: int | None = None  #: a child process is replaced after so many jobs
+    child_memory: int | None = None  #: … or when it keeps more bytes of memory than this after one
     keep_logs: str = "failed"  #: which attempts keep what their handlers logged
     tracing: bool = False  #: a span for every attempt, linked to its caller's (OpenTelemetry)
     outbound_allow: str = ""  #: networks that webhooks may lead to although they are not public
@@ -81,10 +84,10 @@ class Settings:
             if value is not None and value != "":
                 values[name] = _read(source, name, value)
         settings = cls(**values)
-        if settings.beat_every * 2 > settings.lease:
+        if settings.heartbeat is not None and settings.heartbeat > settings.lease / 3:
             raise UsageError(
-                f"heartbeat ({settings.beat_every}) must be at most half of the lease ({settings.lease}),"
-                " or one late beat would give a live worker's jobs away"
+                f"heartbeat ({settings.heartbeat}) must be at most a third of the lease ({settings.lease}),"
+                " or two late beats would give a live worker's jobs away; shorten it, or leave it out"
             )
         least = settings.min_concurrency
         if least is not None and least > settings.concurrency:

@@ -19,7 +19,18 @@ from holdfast.errors import Changed, Conflict, UsageError
 
 #: The duties that can be paused by name. "delayed" holds all jobs that are due later, "retries" the automatic retries
 #: among them; "stuck" is the sweep for attempts that run too long, never the reclaim of lost leases.
-DUTIES = ("deadlines", "delayed", "operations", "retention", "retries", "schedules", "stuck", "webhooks")
+#: "relay" brings messages to their targets, in whichever process.
+DUTIES = (
+    "deadlines",
+    "delayed",
+    "operations",
+    "relay",
+    "retention",
+    "retries",
+    "schedules",
+    "stuck",
+    "webhooks",
+)
 #: How often a breaker is changed anew when a worker was first.
 SWAPS = 5
 #: Of a breaker, one of which it must have; None: whichever.

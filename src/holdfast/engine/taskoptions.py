@@ -11,6 +11,8 @@ from holdfast.domain.credit import MOST
 from holdfast.domain.knobs import a_function, number, optional_span, span, typed, whole, word
 from holdfast.domain.limits import Limits
 from holdfast.domain.policy import Retry
+from holdfast.engine.dedupe import SCOPES
+from holdfast.engine.ports import Retention
 from holdfast.engine.tasks import EXECUTORS, STUCK_ACTIONS, Policy
 from holdfast.errors import UsageError
 
@@ -69,6 +71,14 @@ def _longer_than_none(option: str, value: Any) -> timedelta | None:
     return found
 
 
+def checked_retention(option: str, value: Any) -> Retention:
+    """Of one task: what it says, and not what all tasks share."""
+    kept = typed(option, value, Retention, 'a Retention(results="7d", jobs="30d")')
+    if kept.events is not None:
+        raise UsageError(f"{option} says events, which jobs of all tasks share; say it of the app")
+    return kept
+
+
 def _one_of(choices: tuple[str, ...]) -> Callable[[str, Any], str]:
     def read(option: str, value: Any) -> str:
         if value not in choices:
@@ -100,8 +110,11 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "max_crashes": lambda option, value: whole(option, value, 1, 1000),
     "store_result": lambda option, value: typed(option, value, bool, "True or False"),
     "deadline": _longer_than_none,
+    "dedupe": lambda option, value: typed(option, value, bool, "True or False"),
+    "dedupe_scope": _one_of(SCOPES),
     "dedupe_for": optional_span,
     "start_within": _longer_than_none,
+    "retention": _or_none(checked_retention),
     "stuck_after": _longer_than_none,
     "stuck_action": _one_of(STUCK_ACTIONS),
     "version": lambda option, value: whole(option, value, 1, 1_000_000),

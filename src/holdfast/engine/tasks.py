@@ -18,7 +18,9 @@ from holdfast.domain.keys import owner_key
 from holdfast.domain.knobs import moment, optional_span, whole, word
 from holdfast.domain.limits import Limits
 from holdfast.domain.policy import Retry
+from holdfast.engine import dedupe
 from holdfast.engine.payload import Signature, result_reader
+from holdfast.engine.ports import Retention
 from holdfast.errors import UsageError
 
 P = ParamSpec("P")
@@ -47,8 +49,11 @@ class Policy:
     max_crashes: int = 3
     store_result: bool = True
     deadline: timedelta | None = None
+    dedupe: bool = False  #: calls with the same arguments are one job
+    dedupe_scope: str = "owner"
     dedupe_for: timedelta | None = None
     start_within: timedelta | None = None
+    retention: Retention | None = None  #: None: the app's
     stuck_after: timedelta | None = timedelta(minutes=30)
     stuck_action: str = "report"
     version: int = 1
@@ -280,18 +285,32 @@ class Enqueuer(Generic[P, R]):
         sender, task = self._task._sender, self._task
         return Handles(sender.send_sync(self._jobs(calls), self._options.connection), task, sender)
 
-    def _jobs(self, calls: Iterable[Call]) -> Batch:
+    def _jobs(self, calls: Iterable[Call]) -> Sequence[NewJob]:
         if self._options.id is not None:
             raise UsageError("an id names one job; enqueue_many makes those of its jobs by itself")
         sender, spec = self._task._sender, self._spec()
         payloads = self._task.signature.dump_many(calls, sender.payload_limit)
         new_id = sender.new_id
+        if self._by_content:
+            return [NewJob(new_id(), payload, self._compared(spec, payload)) for payload in payloads]
         return Batch([new_id() for _ in payloads], payloads, spec)
 
     def _job(self, named: Mapping[str, Any], placed: tuple[Any, ...] = ()) -> NewJob:
         task, sender, job_id = self._task, self._task._sender, self._options.id
         payload = task.signature.dump(task.signature.bind(placed, named), sender.payload_limit)
-        return NewJob(checked_id(job_id) if job_id else sender.new_id(), payload, self._spec())
+        spec = self._compared(self._spec(), payload) if self._by_content else self._spec()
+        return NewJob(checked_id(job_id) if job_id else sender.new_id(), payload, spec)
+
+    @property
+    def _by_content(self) -> bool:
+        return self._task.policy.dedupe and self._options.dedupe_key is None
+
+    def _compared(self, spec: JobSpec, payload: str) -> JobSpec:
+        """So that a call with the same arguments is taken for its twin."""
+        task = self._task
+        return replace(
+            spec, dedupe=dedupe.by_content(task.name, spec.owner, payload, task.policy.dedupe_scope)
+        )
 
     def _lane(self) -> Lane:
         lane, options = self._task.lane, self._options
@@ -343,7 +362,7 @@ class Enqueuer(Generic[P, R]):
             deadline_at=at,
             start_within=optional_span("start_within", options.start_within) or policy.start_within,
             **self._key(),
-            dedupe=dedupe_digest(task.name, options.owner, options.dedupe_key),
+            dedupe=dedupe.by_key(task.name, options.owner, options.dedupe_key, policy.dedupe_scope),
             dedupe_for=optional_span("dedupe_for", options.dedupe_for) or policy.dedupe_for,
             tags=checked_tags(options.tags),
         )
@@ -372,15 +391,3 @@ def checked_id(job_id: object) -> JobId:
     if not _UUID.fullmatch(text):
         raise UsageError(f"id is {job_id!r:.60}; it must be a UUID, best of version 7")
     return JobId(text)
-
-
-def dedupe_digest(task: str, owner: str | None, key: str | None) -> bytes | None:
-    """The dedupe key in its scope: this task, this owner."""
-    if key is None:
-        return None
-    if not isinstance(key, str) or not key:
-        raise UsageError(f"dedupe_key is {key!r:.60}; it is a text, and not an empty one")
-    from hashlib import blake2b
-
-    parts = "\x1f".join((task, owner or "", key))
-    return blake2b(parts.encode(errors="surrogatepass"), digest_size=16).digest()

@@ -27,6 +27,7 @@ async def take_vitals(engine: Engine, schedules: Collection[str] = ()) -> Vitals
         breakers={outlook.dependency.label: outlook.breaker.state for outlook in await store.outlooks()},
         workers=len(await store.workers()),
         lost=len(await store.expired(MOST_SICK)),
+        lags=await store.lags(),
         stuck=len(await store.stuck(limits, MOST_SICK)) if limits else 0,
         ticks={tick.name: tick.due for tick in await store.ticks() if tick.name in schedules}
         if schedules

@@ -196,7 +196,8 @@ async def retry_job(request: Request, job_id: JobIdPath, body: shapes.RetryAsked
     await reached(request, job_id)
     step, by = None if body is None else body.from_step, caller_of(request).name
     engine = await app_of(request).engine()
-    place = await engine.retry(job_id, by=by, from_step=step, proviso=proviso_of(request))
+    args = None if body is None else body.args
+    place = await engine.retry(job_id, by=by, from_step=step, args=args, proviso=proviso_of(request))
     return answer({"id": job_id, "state": State.QUEUED, "queue_position": place})
 
 

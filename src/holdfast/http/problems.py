@@ -91,7 +91,7 @@ ERRORS: tuple[tuple[type[HoldfastError], str, str | None], ...] = (
     (
         StoreUnavailable,
         "UNAVAILABLE",
-        "the database cannot be reached now; send the same request again later",
+        "the database cannot be reached or written to now; send the same request again later",
     ),
     (SchemaMismatch, "UNAVAILABLE", "the database is not of this version; run `holdfast migrate`"),
     (StoreError, "INTERNAL", "the database refused; its reason is in the server's log"),

@@ -193,6 +193,10 @@ class RetryAsked(Asked):
     from_step: Word | None = Field(
         default=None, description="Forget this step and every one recorded after it."
     )
+    args: dict[str, Any] | None = Field(
+        default=None,
+        description="Call it with these instead, all of them by name. Its steps are forgotten, unless from_step says which.",
+    )
 
 
 class Retried(Told):

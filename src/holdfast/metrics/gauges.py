@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from holdfast.domain.breaker import BreakerState
 from holdfast.domain.census import Census
@@ -31,6 +31,7 @@ class Seen:
     census: Census
     outlooks: Sequence[Outlook]
     lags: Sequence[Lag] = ()
+    event_lag: timedelta = timedelta()
 
 
 class Gauges:
@@ -59,7 +60,12 @@ class Gauges:
         try:
             async with asyncio.timeout(LONGEST_LOOK):
                 store = (await self._engine()).store
-                self.seen = Seen(await store.census(MOST), await store.outlooks(), await store.lags())
+                self.seen = Seen(
+                    await store.census(MOST),
+                    await store.outlooks(),
+                    await store.lags(),
+                    await store.event_lag(),
+                )
                 self._add_open_time(self.seen.outlooks)
         except (StoreError, TimeoutError) as error:
             log.warning("metrics.waits", reason=str(error) or f"no answer within {LONGEST_LOOK:.0f} s")

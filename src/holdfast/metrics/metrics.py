@@ -102,6 +102,7 @@ class Metrics:
             "jobs_active": active.items(),
             "jobs_delayed": [((), seen.census.delayed)],
             "dead_letters": [((), seen.census.dead_letters)],
+            "event_lag_seconds": [((), seen.event_lag.total_seconds())],
             "breaker_state": states.items(),
             "breaker_open_seconds_total": opened.items(),
             **_outbox(seen.lags),

@@ -54,6 +54,9 @@ FAMILIES: dict[str, Family] = {
     "breaker_open_seconds_total": Family(
         "counter", ("dependency",), "How long the breaker was not closed, since this process began to look."
     ),
+    "event_lag_seconds": Family(
+        "gauge", (), "How old the oldest event is that readers do not get yet, behind a long transaction."
+    ),
     "outbox_lag_seconds": Family(
         "gauge", (), "How long the oldest message in the outbox waits; an empty outbox has no value."
     ),

@@ -25,6 +25,7 @@ from holdfast.engine.transport import Transport
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.relay.batch import Batch
+from holdfast.relay.pauses import LOOK_EVERY, Pauses
 
 log = Log("holdfast.relay")
 
@@ -55,10 +56,11 @@ class Route:
         *,
         batch: int,
         poll: timedelta,
+        pauses: Pauses,
     ) -> None:
         self.target, self._transport, self._topics = target, transport, topics
         self._store, self._clock, self._rng = store, clock, rng
-        self._batch, self._poll = batch, poll.total_seconds()
+        self._batch, self._poll, self._pauses = batch, poll.total_seconds(), pauses
         self._strict = {name: policy.strict for name, policy in topics.items()}
         self._stopping = asyncio.Event()
         self._free = asyncio.Event()  #: a hand came free: what stood behind its messages may be taken
@@ -70,7 +72,7 @@ class Route:
         self._stopping.set()
 
     async def run(self, *, until_idle: bool = False) -> None:
-        """Until stopped; *until_idle*: until nothing waits that could be delivered, now or later."""
+        """Until stopped; *until_idle*: until nothing waits that could be delivered, now or later, or the relay is paused."""
         await self._transport.open()
         try:
             async with asyncio.TaskGroup() as hands:
@@ -78,6 +80,11 @@ class Route:
                     self._free.clear()
                     if self._busy >= HANDS or (self._busy and self._refusals):
                         await self._first(self._free.wait())
+                        continue
+                    if await self._pauses.paused():
+                        if until_idle and not self._busy:
+                            return
+                        await self._first(self._clock.sleep(LOOK_EVERY))
                         continue
                     if self._refusals:  # the next batch finds out whether anybody is there
                         await self._first(self._clock.sleep(self._rest.total_seconds()))

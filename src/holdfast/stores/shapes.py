@@ -19,6 +19,7 @@ from holdfast.domain.job import (
     Attempt,
     DeadLetter,
     DeadLetterGroup,
+    Edit,
     JobId,
     JobRow,
     LateResult,
@@ -105,9 +106,10 @@ def some(meta: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in meta.items() if value is not None}
 
 
-def said(by: str, reason: str = "", token: str | None = None) -> dict[str, Any]:
-    """Who decided a person's move, why if they said so, and the name of the call if it has one."""
-    return some({"by": by or None, "reason": reason or None, TOKEN: token})
+def said(by: str, reason: str = "", token: str | None = None, edit: Edit | None = None) -> dict[str, Any]:
+    """Who decided a person's move, why if they said so, what it changed, and the name of the call if it has one."""
+    edited = None if edit is None else list(edit.names)
+    return some({"by": by or None, "reason": reason or None, "edited": edited, TOKEN: token})
 
 
 def shown(meta: Mapping[str, Any]) -> dict[str, Any]:

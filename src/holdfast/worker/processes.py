@@ -4,6 +4,7 @@ A child is started when one is needed and kept for the next job. It imports the 
 when it has done so it is ready: no attempt pays with its own time for the start of a process.
 
     started ──► preparing ──► ready ──► runs a handler ──► ready …
+                    │                        └─ it has run many, or keeps much memory: it is ended, the next one is new
                     └─ nobody waits for it any longer: it goes on, for the next one who needs a child
 """
 
@@ -51,8 +52,16 @@ class NotReady(RuntimeError):
 
 
 class ProcessPool:
-    def __init__(self, threads: Executor, *, keep_logs: bool = True) -> None:
+    def __init__(
+        self,
+        threads: Executor,
+        *,
+        keep_logs: bool = True,
+        most_jobs: int | None = None,
+        most_memory: int | None = None,
+    ) -> None:
         self._threads, self._keep_logs = threads, keep_logs
+        self._most_jobs, self._most_memory = most_jobs, most_memory
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
 
@@ -136,12 +145,17 @@ class ProcessPool:
         if outcome == "ended":
             self._drop(child)
             raise ChildEnded(f"the process of {task.name} {value}")
-        self.give(child)
+        child.jobs += 1
+        self._drop(child) if self._is_worn(child) else self.give(child)
         for line in said:
             running.job.attempt_log().keep(line)
         if outcome == "raised":
             raise value
         return value
+
+    def _is_worn(self, child: _Child) -> bool:
+        jobs, memory = self._most_jobs, self._most_memory
+        return (jobs is not None and child.jobs >= jobs) or (memory is not None and child.memory() > memory)
 
     def _start(self) -> _Child:
         child = _Child()
@@ -161,6 +175,7 @@ class ProcessPool:
 class _Child:
     def __init__(self) -> None:
         self.known: set[Where] = set()  #: the handlers it is ready to run
+        self.jobs = 0  #: how many it has run
         self.preparing: tuple[Where, asyncio.Future[tuple[str, Any]]] | None = None
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
@@ -171,6 +186,14 @@ class _Child:
     @property
     def alive(self) -> bool:
         return self._process.is_alive()
+
+    def memory(self) -> int:
+        """How many bytes it has in memory; 0 where the system does not tell."""
+        try:
+            with open(f"/proc/{self._process.pid}/statm", "rb") as told:
+                return int(told.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError):
+            return 0
 
     def prepare(self, where: Where) -> tuple[str, Any]:
         """Have it import the handler, and wait until it has; runs in a thread."""

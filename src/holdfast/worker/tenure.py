@@ -41,9 +41,11 @@ class Tenure:
         """A new session, under a name the store has never seen: an old one cannot be mistaken for it."""
         settings, store = self._engine.settings, self._engine.store
         leases = [
-            task.policy.lease for task in self._engine.tasks.values() if self._serves(task.policy.queue)
+            task.policy.lease or settings.lease
+            for task in self._engine.tasks.values()
+            if self._serves(task.policy.queue)
         ]
-        ttl = min([settings.lease, *(lease for lease in leases if lease)])
+        ttl = min(leases, default=settings.lease)
         every = min(settings.beat_every, ttl / 3)
         self.name = self._engine.ids.worker_name()
         session = self.session = await store.open_session(self.name, ttl, self._queues)

@@ -57,7 +57,12 @@ class Worker:
             concurrency or settings.concurrency, settings.min_concurrency, engine.clock.monotonic()
         )
         self._tenure = Tenure(engine, threads, self._queues, begun=self._begun, lost=self._lost)
-        self._processes = ProcessPool(pool, keep_logs=self._hears)
+        self._processes = ProcessPool(
+            pool,
+            keep_logs=self._hears,
+            most_jobs=settings.child_jobs,
+            most_memory=settings.child_memory,
+        )
         self._settler = Settler(engine, self._ring, self._refused)
         self._dependencies = Dependencies(engine, self._ring)
         self._under_way = UnderWay(

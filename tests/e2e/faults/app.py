@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import sqlite3
@@ -71,6 +72,15 @@ async def block_loop(seconds: float) -> int:
     """A blocking call in C on the event loop: it releases the GIL, but nothing else on the loop runs."""
     job = _begin()
     time.sleep(seconds)
+    note("end", job)
+    return os.getpid()
+
+
+async def hold_everything(seconds: float) -> int:
+    """A call in C that keeps the GIL: no thread of this process runs, the heartbeat's neither. Only at the first attempt."""
+    job = _begin()
+    if current_job().attempt == 1:
+        ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
     note("end", job)
     return os.getpid()
 
@@ -229,6 +239,7 @@ def make_app(url: str | None = None, **settings: Any) -> Holdfast:
         gate,
         stubborn,
         block_loop,
+        hold_everything,
         spin,
         held_up,
         listening,

@@ -52,7 +52,7 @@ async def test_of_a_crowd_three_try_when_it_is_half_open(site: Site) -> None:  #
     assert {(await site.app.job(one)).attempt for one in ids[::10]} == {1}
 
 
-async def test_the_trial_of_a_killed_worker_is_the_next_one_s(site: Site) -> None:  # E20 E8
+async def test_the_trial_of_a_killed_worker_is_the_next_one_s(site: Site) -> None:  # E20 E22
     await site.enqueue_many("call_service", [{}] * 20)
     await site.app.open_breaker("service", duration="1s", reason="by hand")
     site.flag("up")

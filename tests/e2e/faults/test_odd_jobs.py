@@ -71,7 +71,7 @@ class SteppedClock(SystemClock):
         return super().now() + self._step
 
 
-@pytest.mark.parametrize("minutes", [10, -10])
+@pytest.mark.parametrize("minutes", [10, -10, 180, -180])
 async def test_a_step_of_the_wall_clock_expires_no_lease(site: Site, minutes: int) -> None:  # E7 E30
     await site.enqueue("echo", value=1)
     store = await site.store()
@@ -90,10 +90,11 @@ async def test_a_step_of_the_wall_clock_expires_no_lease(site: Site, minutes: in
     assert await site.kinds(one.lease.job_id) == ["queued", "processing", "reclaimed"]
 
 
-async def test_on_postgresql_only_the_servers_clock_counts(postgres_site: Site) -> None:  # E7
+@pytest.mark.parametrize("hours", [3, -3])
+async def test_on_postgresql_only_the_servers_clock_counts(postgres_site: Site, hours: int) -> None:  # E7
     site = postgres_site
     job_id = (await site.app.tasks["echo"].options(delay="5m").enqueue(value=1)).id
-    app = make_app(site.url, clock=SteppedClock(HOUR))
+    app = make_app(site.url, clock=SteppedClock(hours * HOUR))
     store = (await app.engine()).store
     try:
         ahead = await store.promote(100)

@@ -13,9 +13,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from holdfast.cli.exits import DATABASE
 from holdfast.errors import StoreError, StoreUnavailable
+from holdfast.http import api
 from tests.e2e.faults.world import ROOT, Site, eventually
 from tests.services import zygote
 
@@ -162,6 +165,14 @@ async def test_a_full_disk_is_told_and_nothing_is_half_stored(
         filler, ids = fill(small_disk), list[str]()
         full = await until_full(site, ids)
         assert str(full) == "no space is left to write jobs.db; nothing was stored, free some and try again"
+        command = [sys.executable, "-m", "holdfast", "jobs", "cancel", running, "--url", site.url]
+        refused = await asyncio.to_thread(zygote.run, command, cwd=ROOT, env=dict(os.environ))
+        assert (refused.returncode, refused.stderr) == (DATABASE, f"holdfast: {full}\n")
+        reaching = httpx2.ASGITransport(api(site.app, without_key="loopback"), client=("127.0.0.1", 5000))
+        async with httpx2.AsyncClient(transport=reaching, base_url="http://127.0.0.1") as client:
+            answer = await client.post(f"/api/v1/jobs/{running}/cancel")
+        assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
+        assert (await site.app.job(running)).state == "processing"
         site.flag("open")
         await eventually(
             lambda: worker.told("settle.waits") or worker.told("heart.missed"), "the worker to notice"

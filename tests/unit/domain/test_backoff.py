@@ -104,7 +104,7 @@ def test_the_range_of_each_jitter(delay: timedelta, chance: float, previous: tim
     assert low - tick <= proportional(0.2)(delay, chance, previous) <= high + tick
     assert NOTHING <= full(delay, chance, previous) <= delay
     assert delay / 2 - tick <= equal(delay, chance, previous) <= delay + tick
-    assert delay <= decorrelated(delay, chance, previous) <= max(delay, previous * 3) + tick
+    assert delay <= decorrelated(delay, chance, previous) <= max(delay, (previous or delay) * 3) + tick
     assert none(delay, chance, previous) == delay
 
 
@@ -115,7 +115,7 @@ def test_each_jitter_at_its_ends() -> None:  # E11
     assert [full(ten, c, before) for c in (0, 0.5, 1)] == [second(n) for n in (0, 5, 10)]
     assert [equal(ten, c, before) for c in (0, 0.5, 1)] == [second(n) for n in (5, 7.5, 10)]
     assert [decorrelated(ten, c, before) for c in (0, 0.5, 1)] == [second(n) for n in (10, 35, 60)]
-    assert decorrelated(ten, 0.9, NOTHING) == ten
+    assert [decorrelated(ten, c, NOTHING) for c in (0, 0.5, 1)] == [second(n) for n in (10, 20, 30)]
 
 
 @pytest.mark.parametrize(

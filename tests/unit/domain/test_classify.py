@@ -298,8 +298,8 @@ def test_an_oserror_is_judged_by_its_number(number: int, code: str, error_class:
         (Conflict("no"), "BAD_CALL", PERMANENT),
         (SystemExit(1), "EXITED", UNKNOWN),
         (KeyboardInterrupt(), "EXITED", UNKNOWN),
-        (ValueError("?"), "UNKNOWN", UNKNOWN),
-        (RuntimeError("?"), "UNKNOWN", UNKNOWN),
+        (ValueError("?"), "UNKNOWN", UNKNOWN),  # half an answer that was parsed is one too
+        (RuntimeError("?"), "UNKNOWN", UNKNOWN),  # and a connection that was closed meanwhile
     ],
 )
 def test_errors_of_python_itself(error: BaseException, code: str, error_class: ErrorClass) -> None:  # E13

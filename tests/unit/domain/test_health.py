@@ -13,6 +13,7 @@ from holdfast.domain.census import Census, Line
 from holdfast.domain.health import Check, Level, Thresholds, Vitals, judge_health
 from holdfast.domain.job import Lane
 from holdfast.domain.lanes import Cause, Held, Scope, ScopeKind
+from holdfast.domain.outbox import Lag
 from holdfast.errors import UsageError
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -82,6 +83,9 @@ WAITING = {LANE: Line(5, 0, timedelta(minutes=10))}
         (replace(WELL, breakers={"gateway": BreakerState.OPEN}), "breakers", Level.WARN),
         (replace(WELL, breakers={"gateway": BreakerState.CLOSED}), "breakers", Level.PASS),
         (with_census(dead_letters=1_000), "dead_letters", Level.WARN),
+        (replace(WELL, lags=[Lag("a", 9, 0, MINUTE), Lag("b", 1, 0, None)]), "relay", Level.WARN),
+        (replace(WELL, lags=[Lag("a", 9, 0, timedelta(seconds=59))]), "relay", Level.PASS),
+        (replace(WELL, lags=[Lag("a", 0, 1, None)]), "relay", Level.WARN),
     ],
 )
 def test_a_fact_is_held_against_its_threshold(vitals: Vitals, name: str, level: Level) -> None:  # E65
@@ -110,6 +114,11 @@ def test_a_duty_that_somebody_paused_is_not_missing(duty: str) -> None:  # E65
     vitals = replace(with_census(overdue=timedelta(hours=1)), holds=[held(ScopeKind.DUTY, duty)])
     assert check(vitals, "duties").level is Level.PASS
     assert check(vitals, "pauses").seen == [f"duty {duty}"]
+
+
+def test_a_relay_that_somebody_paused_is_not_missing() -> None:  # E65 E27
+    vitals = replace(WELL, lags=[Lag("a", 9, 0, timedelta(hours=1))], holds=[held(ScopeKind.DUTY, "relay")])
+    assert check(vitals, "relay").level is Level.PASS
 
 
 @pytest.mark.parametrize("hold", [held(ScopeKind.SCHEDULE, "nightly"), held(ScopeKind.DUTY, "schedules")])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.backoff import Backoff, exponential, fixed
+from holdfast.domain.backoff import Backoff, JitterSpec, exponential, fixed
 from holdfast.domain.codes import ErrorClass
 from holdfast.domain.policy import LONGEST_RETRY_AFTER, Retry, judge_crash, judge_failure
 from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
@@ -167,14 +167,20 @@ def test_no_verdict_breaks_a_limit(
 
 
 def crash(
-    *, attempt: int = 1, max_attempts: int = 10, crashes: int = 1, max_crashes: int = 3, chance: float = 0.5
+    *,
+    attempt: int = 1,
+    max_attempts: int = 10,
+    crashes: int = 1,
+    max_crashes: int = 3,
+    chance: float = 0.5,
+    jitter: JitterSpec = None,
 ) -> Verdict:
     return judge_crash(
         attempt=attempt,
         max_attempts=max_attempts,
         crashes=crashes,
         max_crashes=max_crashes,
-        backoff=Backoff(exponential("10s")),
+        backoff=Backoff.of(exponential("10s"), jitter),
         chance=chance,
         lost=LOST,
     )
@@ -184,6 +190,12 @@ def test_a_first_crash_is_tried_again_at_once_and_later_ones_wait() -> None:  # 
     assert crash(crashes=1) == RetryAfter(NOTHING, LOST)
     assert crash(crashes=2) == RetryAfter(second(10), LOST)
     assert crash(crashes=3, max_crashes=5) == RetryAfter(second(20), LOST)
+
+
+def test_crashes_that_came_together_drift_apart() -> None:  # E2a E11
+    assert crash(crashes=2, chance=0.5, jitter="decorrelated") == RetryAfter(second(20), LOST)
+    waits = {str(crash(crashes=3, max_crashes=5, chance=n / 50, jitter="decorrelated")) for n in range(50)}
+    assert len(waits) == 50
 
 
 def test_too_many_crashes_in_a_row_bury() -> None:  # E2a

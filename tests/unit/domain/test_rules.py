@@ -128,7 +128,14 @@ def test_a_refused_retry_names_the_job_and_its_state(state: State) -> None:  # E
 
 
 @pytest.mark.parametrize(
-    ("row", "can"), [(QUEUED, True), (PROCESSING, False), (COMPLETE, False), (FAILED, True)]
+    ("row", "can"),
+    [
+        (QUEUED, False),
+        (replace(QUEUED, run_at=LATER), True),
+        (PROCESSING, False),
+        (COMPLETE, False),
+        (FAILED, True),
+    ],
 )
 def test_a_row_tells_what_a_person_may_do(row: JobRow, can: bool) -> None:  # E3a
     assert row.is_retryable is can

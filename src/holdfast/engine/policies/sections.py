@@ -16,6 +16,7 @@ from holdfast.domain.windows import RAMP, Window, Windows
 from holdfast.engine import plugins
 from holdfast.engine.policies.tables import Table, words
 from holdfast.engine.policies.values import Section
+from holdfast.engine.ports import Retention
 from holdfast.engine.tasks import STUCK_ACTIONS
 from holdfast.errors import UsageError
 
@@ -38,6 +39,9 @@ def read_section(section: Table) -> Section:
         keep(key, _span_or_off)
     keep("max_retry_after", retry_after_bound)
     keep("stuck_action", _stuck_action)
+    if "retention" in section:
+        off = section.read("retention", lambda value: value is False)
+        said["retention"] = None if off else _retention(section)
     keep("cost", lambda value: number("cost", value, 0, 1e9))
     keep("price", lambda value: whole("price", value, 0, MOST))
     keep("classifiers", lambda value: tuple(plugins.classifier(name) for name in words(value)))
@@ -71,6 +75,14 @@ def _stuck_action(value: Any) -> str:
     if value not in STUCK_ACTIONS:
         raise UsageError(f"it is {value!r:.60}; it is one of {', '.join(STUCK_ACTIONS)}")
     return str(value)
+
+
+def _retention(section: Table) -> Retention:
+    retention = section.table("retention")
+    assert retention is not None
+    kept = Retention(**{key: retention.read(key, duration) for key in ("results", "jobs")})
+    retention.end()
+    return kept
 
 
 def _backoff(section: Table) -> dict[str, Any]:

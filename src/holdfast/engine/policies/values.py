@@ -20,7 +20,7 @@ from holdfast.engine.policies.tables import Source
 from holdfast.engine.tasks import Policy
 
 #: What a section says that replaces the code's word as it is.
-_PLAIN = ("timeout", "deadline", "start_within", "stuck_after", "stuck_action", "cost", "price")
+_PLAIN = ("timeout", "deadline", "start_within", "retention", "stuck_after", "stuck_action", "cost", "price")
 #: The quota of owners that name none.
 DEFAULT_QUOTA = "default"
 

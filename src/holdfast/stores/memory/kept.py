@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from holdfast.domain.job import Artefact, Lease, Settlement
 from holdfast.domain.moves import State
@@ -40,11 +40,15 @@ def _may_come_late(job: Job, lease: Lease) -> bool:
     return attempt is not None and attempt.outcome in ("timed_out", "cancelled")
 
 
-def artefacts_due(tables: Tables, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
+def artefacts_due(
+    tables: Tables, task: str | None, keep: Retention, limit: int, but: Collection[str]
+) -> list[Artefact]:
     jobs = [
         job
         for job in tables.jobs.values()
-        if job.artefacts and (task is None or job.lane.task == task) and _is_due(tables, job, keep)
+        if job.artefacts
+        and (job.lane.task == task if task else job.lane.task not in but)
+        and _is_due(tables, job, keep)
     ]
     return [artefact for job in jobs for artefact in job.artefacts.values()][:limit]
 

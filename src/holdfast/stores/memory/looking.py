@@ -98,6 +98,9 @@ class Looking:
         events = self._tables.events
         return [e for e in events if e.id > after and (job_id is None or e.job_id == job_id)][:limit]
 
+    async def event_lag(self) -> timedelta:
+        return timedelta()  # one writes at a time
+
     async def newest_event(self) -> int:
         return self._tables.events[-1].id if self._tables.events else 0
 

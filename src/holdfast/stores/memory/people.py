@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from holdfast.domain.job import JobId, Lease
+from holdfast.domain.job import Edit, JobId, Lease
 from holdfast.domain.moves import FINISHED, Kind, State
 from holdfast.domain.proviso import Proviso, Version
 from holdfast.domain.rules import retry_refusal
@@ -38,6 +39,7 @@ def retry(
     kind: Kind,
     forget: Collection[str] | None,
     queue: str | None,
+    edit: Edit | None,
     proviso: Proviso,
     stuck: Stuck | None,
 ) -> int:
@@ -61,10 +63,12 @@ def retry(
             pass  # waiting: let in below
         case _:
             raise Conflict(retry_refusal(job_id, job.state))
+    if edit is not None:
+        job.payload, job.spec = edit.payload, replace(job.spec, version=edit.version)
     for name in forget or ():
         job.steps.pop(name, None)
     job.retry_type, job.manual_retry_count = "MANUAL", job.manual_retry_count + 1
-    into_line(tables, job, now, kind, **said(by))
+    into_line(tables, job, now, kind, **said(by, edit=edit))
     job.done |= _names(proviso)
     return _place(tables, job, now)
 

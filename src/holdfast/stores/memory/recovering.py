@@ -101,10 +101,12 @@ def time_out(tables: Tables, limit: int, skip: int) -> list[JobId]:
 
 
 # -- retention ------------------------------------------------------------------------------------------------------------
-def purge(tables: Tables, task: str | None, keep: Retention, limit: int) -> int:
+def purge(tables: Tables, task: str | None, keep: Retention, limit: int, but: Collection[str]) -> int:
     now, done = tables.clock.now(), 0
     for job in list(tables.jobs.values()):
-        if job.finished_at is None or (task is not None and job.lane.task != task) or done >= limit:
+        if job.finished_at is None or done >= limit:
+            continue
+        if job.lane.task != task if task else job.lane.task in but:
             continue
         if job.artefacts:  # they are deleted first
             continue

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from holdfast.domain.job import (
     Artefact,
     Claimed,
+    Edit,
     Enqueued,
     Expired,
     JobId,
@@ -258,11 +259,13 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
     async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
         return self._write(lambda: recovering.time_out(self._tables, limit, skip))
 
-    async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
-        return self._write(lambda: recovering.purge(self._tables, task, keep, limit))
+    async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
+        return self._write(lambda: recovering.purge(self._tables, task, keep, limit, but))
 
-    async def artefacts_due(self, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
-        return kept.artefacts_due(self._tables, task, keep, limit)
+    async def artefacts_due(
+        self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
+    ) -> list[Artefact]:
+        return kept.artefacts_due(self._tables, task, keep, limit, but)
 
     async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
         kept.forget_artefacts(self._tables, artefacts)
@@ -279,11 +282,12 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        edit: Edit | None = None,
         proviso: Proviso = ANYHOW,
         stuck: Stuck | None = None,
     ) -> int:
         return self._write(
-            lambda: people.retry(self._tables, job_id, by, kind, forget, queue, proviso, stuck)
+            lambda: people.retry(self._tables, job_id, by, kind, forget, queue, edit, proviso, stuck)
         )
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:

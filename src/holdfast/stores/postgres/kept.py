@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from holdfast.domain.job import Artefact, Lease, Settlement
@@ -31,8 +31,10 @@ async def record_artefact(move: Move, lease: Lease, reference: str, name: str | 
         raise LeaseLost(*lease)
 
 
-async def artefacts_due(move: Move, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
-    rows = await move.run("artefacts_due", keep.results, keep.jobs, task, limit)
+async def artefacts_due(
+    move: Move, task: str | None, keep: Retention, limit: int, but: Collection[str]
+) -> list[Artefact]:
+    rows = await move.run("artefacts_due", keep.results, keep.jobs, task, limit, list(but))
     return [artefact(row, _moment) for row in rows]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import asyncpg
@@ -145,11 +146,14 @@ class Looking:
 
     async def newest_event(self) -> int:
         rows = await self._rows(
-            """SELECT seq, cardinality(job_ids) FROM holdfast.event
-                WHERE seq < ((pg_snapshot_xmin(pg_current_snapshot())::text::bigint + $1::bigint) << 20) ORDER BY seq DESC LIMIT 1""",
+            f"SELECT seq, cardinality(job_ids) FROM holdfast.event WHERE seq < {_HORIZON} ORDER BY seq DESC LIMIT 1",
             await self._value(OFFSET),
         )
         return rows[0][0] * EVENTS_PER_ROW + rows[0][1] - 1 if rows else 0
+
+    async def event_lag(self) -> timedelta:
+        sql = f"SELECT holdfast.clock() - at FROM holdfast.event WHERE seq >= {_HORIZON} ORDER BY seq LIMIT 1"
+        return max(await self._value(sql, await self._value(OFFSET)) or timedelta(), timedelta())
 
     async def _events_of(self, job_id: JobId, after: int, limit: int) -> list[Event]:
         rows = await self._rows(SQL["job_events"], job_id) if is_uuid(job_id) else []
@@ -249,6 +253,8 @@ class Looking:
         }
 
 
+#: From this number on an open transaction may yet write. $1 the event_offset, as in feed.sql.
+_HORIZON = "((pg_snapshot_xmin(pg_current_snapshot())::text::bigint + $1::bigint) << 20)"
 _PLACES = """(SELECT id FROM holdfast.ready UNION ALL SELECT id FROM holdfast.deferred
               UNION ALL SELECT job_id FROM holdfast.lease UNION ALL SELECT job_id FROM holdfast.done)"""
 _RULES = (

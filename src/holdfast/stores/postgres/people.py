@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.job import JobId, Lease
+from holdfast.domain.job import Edit, JobId, Lease
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.proviso import Proviso
 from holdfast.domain.rules import retry_refusal
@@ -47,6 +47,7 @@ async def retry(
     kind: Kind,
     forget: Collection[str] | None,
     queue: str | None,
+    edit: Edit | None,
     proviso: Proviso,
     stuck: Stuck | None,
 ) -> int:
@@ -57,7 +58,14 @@ async def retry(
     await check(move, job_id, proviso)  # after the key: all retries lock them in this order
     if kind is Kind.redriven:
         await _must_be_dead(move, job_id)
-    meta = said(by, token=proviso.token)
+    meta = said(by, token=proviso.token, edit=edit)
+    if edit is not None:
+        await move.connection.execute(
+            "UPDATE holdfast.job SET payload = $2, version = $3::smallint WHERE id = $1",
+            job_id,
+            edit.payload,
+            edit.version,
+        )
     await _end_last_attempt(move, job_id, by, stuck)
     ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
     if ended:

@@ -91,15 +91,15 @@ async def time_out(move: Move, limit: int, skip: int) -> list[JobId]:
 
 
 # -- retention ------------------------------------------------------------------------------------------------------------
-async def purge(move: Move, task: str | None, keep: Retention, limit: int) -> int:
+async def purge(move: Move, task: str | None, keep: Retention, limit: int, but: Collection[str]) -> int:
     done = 0
     if keep.results is not None:
-        rows = await move.run("purge_results", keep.results, task, limit)
+        rows = await move.run("purge_results", keep.results, task, limit, list(but))
         for job_id, epoch, attempt in rows:
             move.tell(Kind.expired, Lease(JobId(str(job_id)), epoch), attempt, {})
         done += len(rows)
     if keep.jobs is not None:
-        done += len(await move.run("purge_jobs", keep.jobs, task, limit))
+        done += len(await move.run("purge_jobs", keep.jobs, task, limit, list(but)))
     if keep.events is not None and task is None:
         # The newest row stays: after a restore it says where the numbers go on (`event_numbers`).
         status = await move.connection.execute(

@@ -15,6 +15,7 @@ from holdfast.domain.job import (
     Artefact,
     Batch,
     Claimed,
+    Edit,
     Enqueued,
     Expired,
     JobId,
@@ -306,11 +307,15 @@ class PostgresStore(Hints):
     async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
         return await self._write("duty", lambda move: recovering.time_out(move, limit, skip))
 
-    async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
-        return await self._write("duty", lambda move: recovering.purge(move, task, keep, limit), atomic=False)
+    async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
+        return await self._write(
+            "duty", lambda move: recovering.purge(move, task, keep, limit, but), atomic=False
+        )
 
-    async def artefacts_due(self, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
-        return await self._run("duty", lambda move: kept.artefacts_due(move, task, keep, limit))
+    async def artefacts_due(
+        self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
+    ) -> list[Artefact]:
+        return await self._run("duty", lambda move: kept.artefacts_due(move, task, keep, limit, but))
 
     async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
         await self._run("duty", lambda move: kept.forget_artefacts(move, artefacts))
@@ -329,12 +334,13 @@ class PostgresStore(Hints):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        edit: Edit | None = None,
         proviso: Proviso = ANYHOW,
         stuck: Stuck | None = None,
     ) -> int:
         named = await self._named(proviso)
         place = await self._write(
-            "people", lambda move: people.retry(move, job_id, by, kind, forget, queue, named, stuck)
+            "people", lambda move: people.retry(move, job_id, by, kind, forget, queue, edit, named, stuck)
         )
         self._bell.ring()
         return place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from holdfast.domain.job import Artefact, Lease, Settlement
 from holdfast.engine.ports import Retention
@@ -37,10 +37,13 @@ def record_artefact(move: Move, lease: Lease, reference: str, name: str | None, 
         raise LeaseLost(*lease)
 
 
-def artefacts_due(move: Move, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
+def artefacts_due(
+    move: Move, task: str | None, keep: Retention, limit: int, but: Collection[str]
+) -> list[Artefact]:
     rows = move.run(
         "artefacts_due",
         task=task,
+        but=to_json(list(but)),
         results=None if keep.results is None else move.now - span(keep.results),
         jobs=None if keep.jobs is None else move.now - span(keep.jobs),
         limit=limit,

@@ -168,6 +168,9 @@ class Looking:
                 return found
             seq = rows[-1]["seq"] + 1
 
+    async def event_lag(self) -> timedelta:
+        return timedelta()  # one writes at a time
+
     async def newest_event(self) -> int:
         rows = self._rows(
             "SELECT seq, json_array_length(moves) FROM holdfast_event ORDER BY seq DESC LIMIT 1"

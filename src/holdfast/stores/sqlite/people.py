@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import timedelta
 
-from holdfast.domain.job import JobId
+from holdfast.domain.job import Edit, JobId
 from holdfast.domain.moves import Kind
 from holdfast.domain.proviso import Proviso, Version
 from holdfast.domain.rules import retry_refusal
@@ -40,6 +40,7 @@ def retry(
     kind: Kind,
     forget: Collection[str] | None,
     queue: str | None,
+    edit: Edit | None,
     proviso: Proviso,
     stuck: Stuck | None,
 ) -> int:
@@ -59,7 +60,7 @@ def retry(
         if job.attempt >= job.max_attempts:  # the last one: it ends here, and the retry begins anew
             end_attempt(move, job, "reclaimed", lost)
             bury(move, job, lost, Kind.failed, crashes=crashes, by=by)
-            return retry(move, job_id, by, kind, forget, queue, Proviso(token=proviso.token), None)
+            return retry(move, job_id, by, kind, forget, queue, edit, Proviso(token=proviso.token), None)
         reclaim_one(move, job, RetryAfter(timedelta(), lost), crashes)
         move.record_one(Kind.reclaimed, job.lease, attempt, error_code=lost.code, **said(by))
         move.connection.execute(
@@ -70,8 +71,13 @@ def retry(
         move.run("hasten", id=job.number, now=move.now)
     else:
         raise Conflict(retry_refusal(job_id, STATES[job.phase]))
+    if edit is not None:
+        move.connection.execute(
+            "UPDATE holdfast_job AS job SET payload = ?, version = ? WHERE id = ?",
+            (edit.payload, edit.version, job.number),
+        )
     move.forget_steps(job.number, forget or ())
-    move.record_one(kind, job.lease, attempt, **said(by, token=proviso.token))
+    move.record_one(kind, job.lease, attempt, **said(by, token=proviso.token, edit=edit))
     return _place(move, job)
 
 

@@ -106,17 +106,18 @@ def time_out(move: Move, limit: int, skip: int) -> list[JobId]:
 
 
 # -- retention ------------------------------------------------------------------------------------------------------------
-def purge(move: Move, task: str | None, keep: Retention, limit: int) -> int:
+def purge(move: Move, task: str | None, keep: Retention, limit: int, but: Collection[str]) -> int:
     done = 0
+    whose = {"task": task, "but": to_json(list(but))}
     if keep.results is not None:
         rows = move.run(
-            "purge_results", before=move.now - span(keep.results), now=move.now, task=task, limit=limit
+            "purge_results", before=move.now - span(keep.results), now=move.now, limit=limit, **whose
         ).fetchall()
         for uid, epoch, attempt in rows:
             move.record_one(Kind.expired, Lease(uid, epoch), attempt)
         done += len(rows)
     if keep.jobs is not None:
-        rows = move.run("purge_jobs", before=move.now - span(keep.jobs), task=task, limit=limit).fetchall()
+        rows = move.run("purge_jobs", before=move.now - span(keep.jobs), limit=limit, **whose).fetchall()
         listed = to_json([number for (number,) in rows])
         move.connection.execute(  # what it has paid is in the ledger, which stays
             "DELETE FROM holdfast_credit_hold WHERE standing <> 'held'"

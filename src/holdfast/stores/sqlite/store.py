@@ -13,6 +13,7 @@ from holdfast.domain.census import Census
 from holdfast.domain.job import (
     Artefact,
     Claimed,
+    Edit,
     Enqueued,
     Expired,
     JobId,
@@ -316,11 +317,13 @@ class SqliteStore(Looking, Hints):
             return []
         return await self._write(lambda move: recovering.time_out(move, limit, skip))
 
-    async def purge(self, task: str | None, keep: Retention, limit: int) -> int:
-        return await self._write(lambda move: recovering.purge(move, task, keep, limit))
+    async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
+        return await self._write(lambda move: recovering.purge(move, task, keep, limit, but))
 
-    async def artefacts_due(self, task: str | None, keep: Retention, limit: int) -> list[Artefact]:
-        return self._peek(lambda move: kept.artefacts_due(move, task, keep, limit))
+    async def artefacts_due(
+        self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
+    ) -> list[Artefact]:
+        return self._peek(lambda move: kept.artefacts_due(move, task, keep, limit, but))
 
     async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
         await self._write(lambda move: kept.forget_artefacts(move, artefacts))
@@ -337,11 +340,12 @@ class SqliteStore(Looking, Hints):
         kind: Kind,
         forget: Collection[str] | None = None,
         queue: str | None = None,
+        edit: Edit | None = None,
         proviso: Proviso = ANYHOW,
         stuck: Stuck | None = None,
     ) -> int:
         return await self._write_work(
-            lambda move: people.retry(move, job_id, by, kind, forget, queue, proviso, stuck)
+            lambda move: people.retry(move, job_id, by, kind, forget, queue, edit, proviso, stuck)
         )
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:

@@ -1,8 +1,9 @@
 -- Finished jobs that were kept long enough, with all that hangs on them. A dead letter is kept until a person redrives or
--- discards it. What it has paid is in the ledger, which stays. $1 before, $2 task (null: all), $3 limit
+-- discards it. What it has paid is in the ledger, which stays. $1 before, $2 task (null: all), $3 limit, $4 all but these tasks
 WITH p AS MATERIALIZED (
     SELECT f.job_id FROM holdfast.done f JOIN holdfast.job j ON j.id = f.job_id JOIN holdfast.lane n ON n.id = j.lane
      WHERE f.finished_at <= holdfast.clock() - $1::interval AND ($2::text IS NULL OR n.task = $2::text)
+       AND n.task <> ALL ($4::text[])
        AND NOT EXISTS (SELECT FROM holdfast.dead_letter b WHERE b.job_id = f.job_id)
        AND NOT EXISTS (SELECT FROM holdfast.artefact a WHERE a.job_id = f.job_id)    -- they are deleted first
      LIMIT $3::int FOR UPDATE OF f SKIP LOCKED

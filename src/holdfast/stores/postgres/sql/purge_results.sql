@@ -1,7 +1,8 @@
--- purge: complete → complete, expired. $1 before, $2 task (null: all), $3 limit
+-- purge: complete → complete, expired. $1 before, $2 task (null: all), $3 limit, $4 all but these tasks
 WITH p AS MATERIALIZED (
     SELECT f.job_id FROM holdfast.done f JOIN holdfast.job j ON j.id = f.job_id JOIN holdfast.lane n ON n.id = j.lane
      WHERE f.state = 3 AND f.finished_at <= holdfast.clock() - $1::interval AND f.expired_at IS NULL AND ($2::text IS NULL OR n.task = $2::text)
+       AND n.task <> ALL ($4::text[])
        AND NOT EXISTS (SELECT FROM holdfast.artefact a WHERE a.job_id = f.job_id)    -- they are deleted first
      LIMIT $3::int FOR UPDATE OF f SKIP LOCKED
 ), u AS (

@@ -1,0 +1,32 @@
+"""`holdfast scheduler`: the duties without any job, for a house whose workers do not do them (`--no-duties`)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+
+from holdfast.cli.exits import OK
+from holdfast.cli.opening import load_app, patiently
+from holdfast.cli.options import PLAIN, AppArgument
+
+scheduler = typer.Typer(**PLAIN)
+
+
+@scheduler.command()
+def run_scheduler(app: AppArgument) -> int:
+    """Let due jobs into line, tick schedules, take back what was lost, keep the house, until SIGTERM or SIGINT. Any number of
+    them may run."""
+    from holdfast import logs
+    from holdfast.cli.supervisor import die_with_parent
+
+    die_with_parent()
+    found = load_app(app)
+    logs.configure(keep=True)
+
+    async def run() -> None:
+        async with patiently(found):
+            await found.run_duties(handle_signals=True)
+
+    asyncio.run(run())
+    return OK

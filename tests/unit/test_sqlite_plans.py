@@ -1,0 +1,35 @@
+"""How SQLite carries statements out: none of them walks along all the jobs that ever were."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from holdfast import Holdfast
+from holdfast.stores.sqlite.move import SQL
+
+#: A parameter by name.
+_NAME = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+#: A walk along a whole table of jobs, whatever the statement calls it.
+_WALK = re.compile(r"SCAN (holdfast_job|job|j|o)$")
+#: Their `j` is the one job that is asked about.
+_OWN = {"standing"}
+
+
+def test_no_statement_looks_at_every_job(tmp_path: Path) -> None:  # E54
+    asyncio.run(Holdfast(f"sqlite:///{tmp_path / 'jobs.db'}").migrate())
+    walks, asked = {}, 0
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as file:
+        for name, sql in SQL.items():
+            if "holdfast_job" not in sql or name in _OWN:
+                continue
+            given = dict.fromkeys(_NAME.findall(sql), "1")
+            plan = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {sql}", given)]
+            asked += 1
+            if found := [step for step in plan if _WALK.match(step)]:
+                walks[name] = found
+    assert asked > 20
+    assert walks == {}
