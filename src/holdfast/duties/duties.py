@@ -16,8 +16,9 @@ from holdfast.domain.schedule import Schedule
 from holdfast.duties.operations import FORGET_EVERY, OPERATIONS_EVERY, Operations, forget
 from holdfast.duties.scheduling import Scheduling
 from holdfast.duties.stuck import Stuck
-from holdfast.engine.engine import BATCH, Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Retention
+from holdfast.engine.recovering import BATCH
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.redaction import redact_text

@@ -10,8 +10,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from holdfast.domain.operation import Operation, Progress
-from holdfast.engine.engine import BATCH, Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.operating import do_batch
+from holdfast.engine.recovering import BATCH
 from holdfast.errors import UsageError
 from holdfast.logs import Log
 

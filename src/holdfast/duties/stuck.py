@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from holdfast.domain.duration import spell
 from holdfast.domain.job import Lease
-from holdfast.engine.engine import BATCH, Engine
+from holdfast.engine.engine import Engine
+from holdfast.engine.recovering import BATCH
 from holdfast.logs import Log
 
 log = Log("holdfast.duties")

@@ -11,7 +11,7 @@ from pydantic import Field
 from holdfast.domain.access import Action
 from holdfast.domain.job import StuckJob
 from holdfast.domain.lanes import ScopeKind
-from holdfast.engine.engine import BATCH
+from holdfast.engine.recovering import BATCH
 from holdfast.engine.stuck import stuck_view
 from holdfast.http.answers import answer
 from holdfast.http.kinds import Asked, Note, Number, Span, Told, Word

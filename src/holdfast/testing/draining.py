@@ -18,8 +18,9 @@ from holdfast.domain.job import Claimed, JobFilter, Lane, Lease, Session, Settle
 from holdfast.domain.moves import State
 from holdfast.domain.rules import outcome_of
 from holdfast.engine.context import Job
-from holdfast.engine.engine import BATCH, Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Answer, Store, Threads
+from holdfast.engine.recovering import BATCH
 from holdfast.errors import UsageError
 from holdfast.testing.clock import ManualClock
 from holdfast.wiring import thread_pool

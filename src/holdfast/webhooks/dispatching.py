@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from holdfast.domain.job import Event, NewJob
 from holdfast.domain.webhook import Webhook
-from holdfast.engine.engine import BATCH, Engine
+from holdfast.engine.engine import Engine
+from holdfast.engine.recovering import BATCH
 from holdfast.logs import Log
 from holdfast.webhooks.choosing import delivery_id, message_id, open_ones, wants, was_there
 from holdfast.webhooks.delivering import delivery

@@ -11,7 +11,8 @@ from holdfast.domain.cloudevent import of_test
 from holdfast.domain.job import JobId
 from holdfast.domain.knobs import word
 from holdfast.domain.webhook import Webhook
-from holdfast.engine.engine import BATCH, Engine
+from holdfast.engine.engine import Engine
+from holdfast.engine.recovering import BATCH
 from holdfast.errors import Conflict, UnknownWebhook, UsageError
 from holdfast.webhooks.choosing import delivery_id, is_alone, read_events
 from holdfast.webhooks.delivering import delivery, find
