@@ -195,8 +195,8 @@ MUTANTS = (
     Mutant(
         "cursor without rescan",
         f"{_POSTGRES}/claims.py",
-        "        self._from.clear()\n        self._next.clear()\n",
-        "        return\n",
+        "        if lanes:\n            self._from",
+        "        if not lanes:\n            self._from",
     ),
     Mutant(
         "reclaim without guard in postgres",

@@ -17,7 +17,7 @@ from holdfast.stores.postgres.plans import SQL
 from holdfast.wiring import SystemClock
 
 #: Statements that decide nothing: hints, lookups, and what others see.
-FREE = frozenset(SQL[name] for name in ("lines", "position", "grant", "twin"))
+FREE = frozenset(SQL[name] for name in ("lines", "fair_lines", "position", "grant", "twin"))
 _CHANGES = ("INSERT ", "UPDATE ", "DELETE ", "FOR UPDATE")
 #: How long somebody who was let through may be silent before it is asked whether they wait for a lock.
 _GLANCE = 0.004

@@ -111,7 +111,7 @@ class Admission(Writing):
     # -- keeping the house ------------------------------------------------------------------------------------------
     async def _keep_lanes(self, connection: asyncpg.Connection[Any]) -> None:
         """Place who entered fair lines by ways that place nobody; now and then forget what nobody needs."""
-        if await self._stager.all(connection):
+        if await self._stager.by_duty(connection):
             self._bell.ring()
         if self._clock.monotonic() >= self._forget_at:
             self._forget_at = self._clock.monotonic() + _FORGET_EVERY

@@ -10,7 +10,7 @@ stager needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -49,7 +49,7 @@ class Claims:
     def __init__(self, lanes: LaneNumbers, clock: Clock) -> None:
         self._lanes, self._clock = lanes, clock
         self._cursors = Cursors(clock)
-        self._look_at = 0.0
+        self._look_at: dict[Lane, float] = {}  #: by the first lane of those that are claimed from together
 
     def share(self, priorities: Mapping[str, int]) -> None:
         self._cursors.turns.weights = dict(priorities)
@@ -102,25 +102,28 @@ class Claims:
         if len(before) < len(lanes):
             await self._lanes.remember(connection)
         numbers = self._lanes.known(lanes)
-        if self._cursors.was_full and len(numbers) == len(before):
+        if self._cursors.are_full(numbers) and len(numbers) == len(before):
             return []
-        self._cursors.restart()
+        self._cursors.restart(set(numbers))
         return await self._take(connection, wanted, numbers)
 
     async def has_somebody(self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane]) -> bool:
-        """Whether anybody stands in these lanes, placed or not: one statement, unless there is a lane that is new."""
+        """Whether anybody stands in these lanes, placed or not: one statement, unless some of them did not exist when we
+        last looked."""
+        if not lanes:
+            return False
         began = self._clock.monotonic()
-        lines = await connection.fetch(SQL["lines"])
+        if len(self._lanes.known(lanes)) < len(lanes):
+            await self._lanes.remember(connection)
+        lines = await connection.fetch(SQL["lines"], self._lanes.known(lanes))
         self._cursors.know(lines)
-        occupied = {lane for lane, _ in lines}
-        await self._lanes.by_number(connection, occupied)
         now = self._clock.monotonic()
-        self._look_at = now + max(_AT_LEAST, _PATIENCE * (now - began))
-        return not occupied.isdisjoint(self._lanes.known(lanes))
+        self._look_at[lanes[0]] = now + max(_AT_LEAST, _PATIENCE * (now - began))
+        return bool(lines)
 
     async def _look(self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane]) -> None:
         """Every so often: learn which lines have somebody, because a lane or a priority may be new."""
-        if self._clock.monotonic() >= self._look_at:
+        if lanes and self._clock.monotonic() >= self._look_at.get(lanes[0], 0.0):
             await self.has_somebody(connection, lanes)
 
 
@@ -140,7 +143,10 @@ class Cursors:
         self._levels = self.turns.next()
         self._prios: dict[int, set[int]] = {}
         self._turn = 0
-        self._full_at = 0.0
+        self._full_at: dict[
+            int, float
+        ] = {}  #: when the lines of a lane are to be looked at from their beginning
+        self._full: list[int] = []  #: those that the last probes looked at so
         self._began = 0.0
 
     def probes(
@@ -149,8 +155,8 @@ class Cursors:
         """(lanes, prios, ords, ids, ends) to look at: the level whose turn it is, then the others; in each better priorities
         first, lanes of one priority in turn. A line of a *fair* lane ends where those stand who are not placed."""
         self._began = self._clock.monotonic()
-        if self._began >= self._full_at:
-            self.restart()
+        self.restart({lane for lane in lanes if self._began >= self._full_at.get(lane, 0.0)})
+        self._full = self._from_the_beginning(lanes)
         self._turn += 1
         turned = [lanes[(place + self._turn) % len(lanes)] for place in range(len(lanes))]
         pairs = [(prio, lane) for lane in turned for prio in self._prios.get(lane, {0})]
@@ -164,15 +170,19 @@ class Cursors:
             [UNPLACED if lane in fair else _END for _, lane in pairs],
         )
 
-    @property
-    def was_full(self) -> bool:
-        return not self._from
+    def are_full(self, lanes: Sequence[int]) -> bool:
+        """Whether claims of all of these begin at the beginning."""
+        return len(self._from_the_beginning(lanes)) == len(lanes)
+
+    def _from_the_beginning(self, lanes: Sequence[int]) -> list[int]:
+        further = {lane for lane, _ in self._from}
+        return [lane for lane in lanes if lane not in further]
 
     def saw(self, rows: Sequence[Any]) -> None:
         """Remember where the claimed jobs stood."""
         now = self._clock.monotonic()
-        if self.was_full:
-            self._full_at = now + max(_AT_LEAST, _PATIENCE * (now - self._began))
+        for lane in self._full:
+            self._full_at[lane] = now + max(_AT_LEAST, _PATIENCE * (now - self._began))
         if rows:
             self._levels = self.turns.next()
         seen: set[tuple[int, int]] = set()
@@ -193,9 +203,11 @@ class Cursors:
             # Without the id: those who share a place came in any order.
             self._from[line], self._next[line] = (place, _FIRST_ID), (now, head)
 
-    def restart(self) -> None:
-        self._from.clear()
-        self._next.clear()
+    def restart(self, lanes: Collection[int]) -> None:
+        """At the beginning of the lines of these lanes; others stay where they are."""
+        if lanes:
+            self._from = {line: at for line, at in self._from.items() if line[0] not in lanes}
+            self._next = {line: at for line, at in self._next.items() if line[0] not in lanes}
 
     def know(self, lines: Sequence[Any]) -> None:
         """Learn which (lane, prio) have somebody."""

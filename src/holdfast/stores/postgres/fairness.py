@@ -26,7 +26,7 @@ _EVERY = 0.05
 #: Looking at who entered lately is cheap. A look at all that is unplaced finds as well who entered in a transaction that was
 #: open for longer; it is repeated after so many times its own duration, and not before a second has passed.
 _LATELY = 10_000_000
-_PATIENCE, _AT_LEAST = 20, 1.0
+_PATIENCE, _AT_LEAST, _LONG = 20, 1.0, 0.05
 #: How many batches one round of the duty places: other duties wait for it.
 _ROUNDS = 10
 
@@ -48,7 +48,7 @@ class Stager:
     def __init__(self, lanes: LaneNumbers, clock: Clock) -> None:
         self._lanes, self._clock = lanes, clock
         self._lines: set[tuple[int, int]] = set()  #: (lane, prio) of fair lanes that had somebody
-        self._look_at = self._stage_at = 0.0
+        self._look_at = self._stage_at = self._duty_at = 0.0
 
     async def after_enqueue(self, connection: asyncpg.Connection[Any], batches: Iterable[Batch]) -> None:
         """Place what we have just enqueued; whoever waits may be claimed as soon as we are done."""
@@ -75,12 +75,20 @@ class Stager:
         """A claim of these lanes found nobody: look for newcomers, however short the last look was ago; whether there were any."""
         return any(lane.fair for lane in lanes) and await self.all(connection, rounds=1) > 0
 
+    async def by_duty(self, connection: asyncpg.Connection[Any]) -> int:
+        """`all`; less often where that takes long: beside a snapshot that is held open a look walks over all who were ever there."""
+        began = self._clock.monotonic()
+        if began < self._duty_at:
+            return 0
+        staged = await self.all(connection)
+        now = self._clock.monotonic()
+        self._duty_at = now + _PATIENCE * (now - began) if now - began > _LONG else now
+        return staged
+
     async def all(self, connection: asyncpg.Connection[Any], rounds: int = _ROUNDS) -> int:
         """Place everybody, in any fair lane; how many there were."""
         began = self._clock.monotonic()
-        lines = {(lane, prio) for lane, prio in await connection.fetch(SQL["lines"])}
-        known = await self._lanes.by_number(connection, {lane for lane, _ in lines})
-        self._lines |= {line for line in lines if known[line[0]].fair}
+        self._lines |= {(lane, prio) for lane, prio in await connection.fetch(SQL["fair_lines"])}
         staged, moved = 0, BATCH
         while moved >= BATCH and rounds > 0:
             moved = await self._stage(connection, self._lines, lately=False)
