@@ -28,6 +28,7 @@ ONLY_POSTGRES = {
     "claim_jobs": "likewise, of many; SQLite picks them by a short query and claims them as any others",
     "end": "see SQLite's bury, cancel and dead_letter",
     "enqueue_again": "the way for ids that may be known, delays and keys; SQLite's `enqueue` does both",
+    "fair_lines": "see `stage`: which lines it looks at",
     "feed": "events in commit order need the snapshot's xmin; SQLite has one writer, so order is order",
     "grant": "who may go next of each key; SQLite looks at the keys while it picks",
     "job_events": "the events of one job from batched rows; a short query in SQLite's reader",
