@@ -139,6 +139,7 @@ class Dispatching:
         for _ in range(STEPS):
             page = await self._store.all_waiting(after=self._page, limit=PAGE)
             entries = [entry for entry in page if self._broker.hands_out(entry.lane)]
+            self._expect(entries)
             await self._broker.ask(lambda dispatch: dispatch.offer(entries))  # noqa: B023 - awaited here
             if not self._broker.there:
                 return
