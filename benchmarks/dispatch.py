@@ -89,7 +89,7 @@ async def redis(jobs: int, verbs: int) -> bool:
 
 
 async def postgres(jobs: int, verbs: int) -> bool:
-    with Postgres(durable=True) as server:
+    with Postgres(durable=True, settings=("shared_buffers=1GB",)) as server:  # a million jobs fit
         url = server.create_database("bench")
         store: Store = make_store(url, SystemClock(), SystemThreads())
         await store.migrate()

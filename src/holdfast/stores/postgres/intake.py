@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 
 from holdfast.domain.job import AllNew, Batch, Enqueued, JobId, Lease, NewJob
@@ -15,22 +16,19 @@ from holdfast.stores.shapes import MOST_PER_EVENT, to_json
 
 
 async def enqueue_plain(move: Move, batches: Sequence[Batch]) -> Sequence[Enqueued]:
-    """The quick way for plain jobs that were never sent before; else it raises `UniqueViolationError`, nothing done."""
+    """The quick way for plain jobs; raises `UniqueViolationError`, nothing done, where one was sent before."""
     connection = move.connection
     parts = [part for batch in batches for part in batch.parts(MOST_PER_EVENT)]
-    lanes = [await move.lanes.number(connection, part.spec.lane) for part in parts]
-    if len(parts) == 1:
-        await move.run("enqueue", *plans.parameters(parts[0], lanes[0]))
-    else:
-        async with connection.transaction():
-            for part, lane in zip(parts, lanes, strict=True):
-                await move.run("enqueue", *plans.parameters(part, lane))
+    statements = [plans.plain(part, await move.lanes.number(connection, part.spec.lane)) for part in parts]
+    async with connection.transaction() if len(statements) > 1 else nullcontext():
+        for name, parameters in statements:
+            await move.run(name, *parameters)
     return AllNew([job_id for batch in batches for job_id in batch.ids])
 
 
 async def enqueue_planned(move: Move, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """The way for everything else: what may be known already, due later, or has a key. Tells the hooks."""
-    plan = plans.enqueue(jobs)
+    """The way for everything else: what may be known already or has a key. Tells the hooks."""
+    plan = plans.enqueue(jobs, lanes=move.lanes.numbers)
     try:
         sql, parameters = next(plan)
         while True:

@@ -14,25 +14,25 @@ class LaneNumbers:
     """Remembers: a lane never changes once it exists."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Lane, int] = {}
+        self.numbers: dict[Lane, int] = {}  #: of those that are committed
         self._lanes: dict[int, Lane] = {}
 
     async def number(self, connection: asyncpg.Connection[Any], lane: Lane) -> int:
         """The number of *lane*, made if need be. Not remembered before it is committed: it may be undone."""
-        if lane in self._numbers:
-            return self._numbers[lane]
+        if lane in self.numbers:
+            return self.numbers[lane]
         number = int(await connection.fetchval("SELECT holdfast.lane_number($1, $2, $3, $4, $5)", *lane))
         if not connection.is_in_transaction():
-            self._numbers[lane], self._lanes[number] = number, lane
+            self.numbers[lane], self._lanes[number] = number, lane
         return number
 
     def strange(self, lanes: Iterable[Lane]) -> set[Lane]:
         """Those that are not remembered."""
-        return {lane for lane in lanes if lane not in self._numbers}
+        return {lane for lane in lanes if lane not in self.numbers}
 
     def known(self, lanes: Iterable[Lane]) -> list[int]:
         """The numbers of those that were there when we last looked."""
-        return [self._numbers[lane] for lane in lanes if lane in self._numbers]
+        return [self.numbers[lane] for lane in lanes if lane in self.numbers]
 
     async def by_number(self, connection: asyncpg.Connection[Any], numbers: Iterable[int]) -> dict[int, Lane]:
         """All lanes by number, these *numbers* among them."""
@@ -43,4 +43,4 @@ class LaneNumbers:
     async def remember(self, connection: asyncpg.Connection[Any]) -> None:
         rows = await connection.fetch("SELECT id, queue, task, dependency, shard, fair FROM holdfast.lane")
         self._lanes = {row["id"]: Lane(*row[1:]) for row in rows}
-        self._numbers = {lane: number for number, lane in self._lanes.items()}
+        self.numbers = {lane: number for number, lane in self._lanes.items()}

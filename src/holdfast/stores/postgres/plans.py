@@ -24,8 +24,16 @@ Plan = Generator[tuple[str, tuple[Any, ...]], Sequence[Row], list[Enqueued]]
 
 
 def is_plain(spec: JobSpec) -> bool:
-    """Due now, no key of either kind: one INSERT does."""
-    return spec.dedupe is None and spec.key is None and not spec.delay and spec.run_at is None
+    """No key of either kind: one statement does."""
+    return spec.dedupe is None and spec.key is None
+
+
+def plain(batch: Batch, lane: int) -> tuple[str, tuple[Any, ...]]:
+    """The one statement for plain jobs. Of those due at once it raises `UniqueViolationError` where one was sent before."""
+    spec = batch.spec
+    if spec.delay or spec.run_at is not None:
+        return "enqueue_again", (*parameters(batch, lane), *_later(spec))
+    return "enqueue", parameters(batch, lane)
 
 
 def parameters(batch: Batch, lane: int) -> tuple[Any, ...]:

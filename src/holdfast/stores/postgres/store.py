@@ -322,8 +322,9 @@ class PostgresStore(Hints):
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
-        named = await self._named(proviso)
-        await self._write("people", lambda move: people.cancel(move, job_id, by, reason, named))
+        named, atomic = await self._named(proviso), proviso != ANYHOW
+        cancel = partial(people.cancel, job_id=job_id, by=by, reason=reason, proviso=named)
+        await self._write("people", cancel, atomic=atomic)
         self._bell.ring()
 
     async def retry(

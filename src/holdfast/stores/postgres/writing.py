@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import count
 from typing import Any, TypeVar
+from uuid import UUID
 
 import asyncpg
 
@@ -31,6 +33,8 @@ class Writing(Looking):
         self._lines, self._clock = lines, clock
         self._lanes = LaneNumbers()
         self._bell = Bell(lines, clock)
+        self._first_token: UUID | None = None  #: drawn by the server; the next ones are counted from it
+        self._calls = count()
 
     def _move(self, connection: asyncpg.Connection[Any]) -> Move:
         return Move(connection, self._lanes, self.hooks)
@@ -71,7 +75,10 @@ class Writing(Looking):
 
     async def _token(self) -> str:
         """Names one call of a person's: sent again because its answer was lost, it is known by it."""
-        return str(await self._runner.run("people", lambda db: db.fetchval("SELECT gen_random_uuid()")))
+        if self._first_token is None:
+            drawn = await self._runner.run("people", lambda db: db.fetchval("SELECT gen_random_uuid()"))
+            self._first_token = UUID(str(drawn))
+        return str(UUID(int=self._first_token.int ^ next(self._calls)))
 
     async def _named(self, proviso: Proviso) -> Proviso:
         """With a name, where the caller gave it none."""
