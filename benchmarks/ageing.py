@@ -1,7 +1,8 @@
-"""`python -m benchmarks.ageing sqlite`, `… postgres`: how fast a worker is in a new database, and among a million jobs.
+"""`python -m benchmarks.ageing sqlite`, `… postgres`: how fast a worker is in a new database, and in an old one.
 
 The same jobs are drained on an empty database and beside a million that are there already, nearly all finished (as in
-`benchmarks.lists`). Rounds alternate; each figure is their median.
+`benchmarks.lists`). With `--minutes 60` beside those of an hour of work instead: a producer, a worker, every tenth job failing
+once, and the finished ones removed after a minute. Rounds alternate; each figure is their median.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from dataclasses import dataclass
 
 from benchmarks.lists import database, fill
-from holdfast import Holdfast
+from holdfast import Holdfast, Retention, Retry, current_job
 from holdfast.wiring import SystemClock, SystemThreads, make_store
 
 
@@ -22,6 +23,28 @@ from holdfast.wiring import SystemClock, SystemThreads, make_store
 class Round:
     per_second: float
     cpu_us: float  #: of this process, for one job
+
+
+async def work_for(url: str, minutes: float, rate: int) -> int:
+    """Enqueue and run *rate* jobs a second for so long; how many there were."""
+    app = Holdfast(url, retention=Retention(jobs="1m", events="2m"))
+
+    @app.task(name="lived", queue="lived", retry=Retry(3, base="100ms"))
+    async def now_and_then(number: int) -> None:
+        if number % 10 == 0 and current_job().attempt == 1:
+            raise ConnectionError("away for once")
+
+    async with app:
+        worker = asyncio.create_task(app.run_worker(queues=["lived"], concurrency=50))
+        until, due, number = time.monotonic() + minutes * 60, time.monotonic(), 0
+        while (now := time.monotonic()) < until:
+            await now_and_then.enqueue_many(range(number, number + rate // 10))
+            number, due = number + rate // 10, due + 0.1
+            await asyncio.sleep(max(0.0, due - now))
+        worker.cancel()
+        await asyncio.wait({worker})
+        await app.run_worker(queues=["lived"], until_idle=True)
+    return number
 
 
 async def drain(url: str, jobs: int) -> Round:
@@ -58,20 +81,28 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1_000_000, help="jobs that are there already")
     parser.add_argument("--jobs", type=int, default=30_000, help="jobs of one round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--minutes", type=float, help="of work before, instead of those jobs")
+    parser.add_argument("--rate", type=int, default=500, help="jobs a second of that work")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
-    with database(options.kind) as (empty, _), database(options.kind) as (full, age):
+    with database(options.kind) as (empty, _), database(options.kind) as (old, age):
         asyncio.run(grow(empty, 0))
-        asyncio.run(grow(full, options.count))
-        age(options.count)
-        found: dict[str, list[Round]] = {empty: [], full: []}
+        if options.minutes:
+            asyncio.run(grow(old, 0))
+            came = asyncio.run(work_for(old, options.minutes, options.rate))
+            past = f"after {options.minutes:g} minutes, {came:,} jobs"
+        else:
+            asyncio.run(grow(old, options.count))
+            age(options.count)
+            past = f"among {options.count:,} jobs"
+        found: dict[str, list[Round]] = {empty: [], old: []}
         for _ in range(options.rounds):  # in turn: whatever else the machine does, it does to both
             for url, done in found.items():
                 done.append(asyncio.run(drain(url, options.jobs)))
-    new, old = median(found[empty]), median(found[full])
-    print(f"new:                {new.per_second:8,.0f} jobs/s, {new.cpu_us:6.0f} µs of CPU a job")
-    print(f"among {options.count:>9,}:    {old.per_second:8,.0f} jobs/s, {old.cpu_us:6.0f} µs of CPU a job")
-    print(f"{old.per_second / new.per_second:.2f} × as fast, {old.cpu_us / new.cpu_us:.2f} × the CPU")
+    new, aged = median(found[empty]), median(found[old])
+    print(f"new:  {new.per_second:8,.0f} jobs/s, {new.cpu_us:6.0f} µs of CPU a job")
+    print(f"old:  {aged.per_second:8,.0f} jobs/s, {aged.cpu_us:6.0f} µs of CPU a job ({past})")
+    print(f"{aged.per_second / new.per_second:.2f} × as fast, {aged.cpu_us / new.cpu_us:.2f} × the CPU")
 
 
 if __name__ == "__main__":

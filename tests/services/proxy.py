@@ -7,6 +7,7 @@
         proxy.black_hole = True      # nothing passes, nothing breaks; what was held passes when it ends
         proxy.refuse = True          # new connections are reset
         proxy.reset()                # live connections are reset now
+        proxy.flap()                 # cut, refuse and let in again, three times within two seconds
         proxy.heal()
 
 For PostgreSQL, the two ways a commit can be in doubt:
@@ -25,6 +26,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -72,6 +74,15 @@ class Proxy:
     def reset(self) -> int:
         """Cut every live connection with a TCP reset; how many there were."""
         return self._call(self._reset())
+
+    def flap(self, times: int = 3, seconds: float = 2.0) -> None:
+        """As a server that comes and goes: away and back so often within so long, and back at the end."""
+        for _ in range(times):
+            self.refuse = True
+            self.reset()
+            time.sleep(seconds / times / 2)
+            self.refuse = False
+            time.sleep(seconds / times / 2)
 
     def eat_answer(self, tag: str | None = "COMMIT") -> Meal:
         """Swallow the next answer whose command tag starts so, once the server is done, and cut that connection."""

@@ -219,4 +219,4 @@ def test_whatever_else_an_app_declares_wrongly_is_refused_in_one_line(app: Holdf
         with pytest.raises(UsageError, match=why):
             mistake()
     assert (app.topics, app.schedules, app._hooks, app._middleware) == ({}, {}, [], [])
-    Holdfast("memory://", retention=Retention(results="7d"))  # type: ignore[arg-type]
+    Holdfast("memory://", retention=Retention(results="7d"))

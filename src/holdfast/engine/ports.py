@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from holdfast.domain.census import Census
-from holdfast.domain.duration import optional
+from holdfast.domain.duration import Duration, optional
 from holdfast.domain.job import (
     Artefact,
     Attempt,
@@ -150,17 +150,19 @@ class Transaction(Protocol):
 Hook = Callable[[Transaction, Sequence[Moved]], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Retention:
     """How long what is finished is kept; None keeps it."""
 
-    results: timedelta | None = None
-    jobs: timedelta | None = None
-    events: timedelta | None = None
+    results: timedelta | None
+    jobs: timedelta | None
+    events: timedelta | None
 
-    def __post_init__(self) -> None:
-        for name in ("results", "jobs", "events"):  # written "7d" by people
-            object.__setattr__(self, name, optional(getattr(self, name)))
+    def __init__(
+        self, results: Duration | None = None, jobs: Duration | None = None, events: Duration | None = None
+    ) -> None:
+        for name, kept in (("results", results), ("jobs", jobs), ("events", events)):
+            object.__setattr__(self, name, optional(kept))
 
 
 class Page(NamedTuple):

@@ -193,6 +193,15 @@ async def kill_worker() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+async def hoard() -> None:
+    """Takes ever more memory. Where nobody sets a bound, it ends at last as the kernel would have ended it."""
+    _begin()
+    kept: list[bytearray] = []
+    while len(kept) < 600:
+        kept.append(bytearray(b"x" * 1_000_000))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 # -- in threads -------------------------------------------------------------------------------------------------------
 def listening(seconds: float) -> str:
     """A thread that looks whether it was told to stop."""
@@ -250,6 +259,7 @@ def make_app(url: str | None = None, **settings: Any) -> Holdfast:
     for function in cast(tuple[Callable[..., Any], ...], (fail, fatal, fail_at, fail_when_cancelled)):
         app.task(retry=Retry(3, base="50ms", factor=1, jitter="none"))(function)
     app.task(retry=QUICKLY, max_crashes=2)(kill_worker)
+    app.task(retry=QUICKLY, max_crashes=2)(hoard)
     app.dependency("service", breaker=BreakerPolicy(window=10, min_calls=5, cooldown="2s"))
     app.task(retry=Retry(10, base="50ms", jitter="none"), timeout="2s", depends_on="service")(call_service)
     app.task(retry=Retry(3, base="1h", jitter="none"), name="fail_slowly")(fail)

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from tests.e2e.faults.world import Site, alive, eventually
+from tests.services.memory import memory_bound
 
 pytestmark = pytest.mark.slow
 
@@ -84,6 +85,25 @@ async def test_a_job_that_kills_its_worker_ends_as_a_dead_letter(site: Site) -> 
     assert len(supervisor.told("process.lost")) == 2
     supervisor.signal(signal.SIGTERM)
     assert await supervisor.ended() == 0
+    await site.consistent([job_id, bystander])
+
+
+async def test_a_job_whose_worker_the_kernel_kills_for_its_memory_ends_as_a_dead_letter(
+    sqlite_site: Site,
+) -> None:  # E2a E30 E32
+    site = sqlite_site
+    with memory_bound(400_000_000) as bound:
+        job_id, bystander = await site.enqueue("hoard"), await site.enqueue("echo", value=7)
+        supervisor = site.worker("--processes", "2", under=bound.command if bound else ())
+        row = await site.reaches(job_id, "failed")
+        assert (row.error_code, row.attempt, row.crashes) == ("WORKER_LOST", 2, 2)
+        assert (await site.reaches(bystander, "complete")).result == 7
+        assert [lost["code"] for lost in supervisor.told("process.lost")] == [-signal.SIGKILL] * 2
+        if bound is not None:
+            assert bound.kills() == 2
+        supervisor.kill()
+    [letter] = await site.app.dead_letters()
+    assert (letter.id, letter.reason, letter.attempts) == (job_id, "WORKER_LOST", 2)
     await site.consistent([job_id, bystander])
 
 

@@ -120,7 +120,7 @@ async def test_a_process_without_the_setting_purges_the_others(
 async def test_the_duty_of_retention_does_it_by_itself(
     db: Database, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E38 E42
-    app = new_app(db.url, result_limit=100, artefacts=kept, retention=Retention(results="1ms"))  # type: ignore[arg-type]
+    app = new_app(db.url, result_limit=100, artefacts=kept, retention=Retention(results="1ms"))
 
     @app.task
     async def make() -> Any:
@@ -164,6 +164,6 @@ async def test_deletes_that_take_long_do_not_keep_the_other_duties(
         keeper = (await app.engine()).keeper
         assert keeper.artefacts is not None
         keeper.artefacts = Slow(keeper.artefacts)
-        assert await (await app.engine()).purge(Retention(jobs=0), patience=0.2) == 0  # type: ignore[arg-type]
+        assert await (await app.engine()).purge(Retention(jobs=0), patience=0.2) == 0
         assert len(files(kept)) == 4
     assert "it takes long; the rest follows" in caplog.text

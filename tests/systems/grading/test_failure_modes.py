@@ -22,6 +22,7 @@ from systems.grading.tasks import build
 from systems.grading.topology import CALLBACKS, DEAD, REFUSED, REQUESTS
 from tests.services.databases import new_database
 from tests.services.postgres import Postgres
+from tests.services.proxy import Proxy
 from tests.services.rabbitmq import RabbitMq
 from tests.systems.grading.stack import COOLDOWN, SECRET, Stack
 
@@ -29,13 +30,21 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
+def wire(own_rabbitmq: RabbitMq) -> Iterator[Proxy]:
+    """The way to the broker."""
+    with Proxy(own_rabbitmq.host, own_rabbitmq.port, postgres=False) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
 def shared(
-    own_rabbitmq: RabbitMq, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
+    own_rabbitmq: RabbitMq, wire: Proxy, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
     """On PostgreSQL, the ledger too, as on several machines; test_run.py has it on SQLite."""
+    broker_url = wire.route(own_rabbitmq.url())
     with (
         new_database(postgres) as url,
-        Stack(tmp_path_factory.mktemp("grading"), own_rabbitmq.url(), url, url) as stack,
+        Stack(tmp_path_factory.mktemp("grading"), broker_url, url, url) as stack,
     ):
         stack.ended(stack.submit(), 60)  # everybody is up
         yield stack
@@ -204,6 +213,16 @@ def test_submissions_made_while_the_broker_is_down_are_graded_when_it_is_back(  
 ) -> None:
     assert outage.pending == ["PENDING"] * 3
     assert [grading.ended(one, 40)["status"] for one in outage.meanwhile] == ["COMPLETED"] * 3
+
+
+def test_after_three_quick_flaps_of_the_broker_everybody_goes_on_within_ten_seconds(
+    grading: Stack, wire: Proxy
+) -> None:  # G8
+    meanwhile = grading.submit()
+    wire.flap()
+    healed = time.monotonic()
+    assert [grading.ended(one, 10)["status"] for one in (meanwhile, grading.submit())] == ["COMPLETED"] * 2
+    assert time.monotonic() - healed < 10
 
 
 def test_a_callback_that_was_purged_is_told_again(grading: Stack) -> None:  # G6

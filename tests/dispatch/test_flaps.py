@@ -1,0 +1,34 @@
+"""A broker that comes and goes quickly: workers take from it again soon (research: row 22)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.dispatch.ledger import Ledger
+from tests.integration.world import working
+from tests.services.proxy import Proxy
+from tests.services.rabbitmq import RabbitMq
+from tests.services.redis import RedisServer
+
+pytestmark = pytest.mark.service
+
+
+@pytest.mark.usefixtures("broker_only")
+async def test_after_three_quick_flaps_jobs_come_through_the_broker_within_ten_seconds(
+    url: str, server: RedisServer | RabbitMq
+) -> None:  # E45
+    with Proxy(server.host, server.port, postgres=False) as proxy:
+        book = Ledger(url, proxy.route(server.url()))
+        async with book.app as app, working(app):
+            await book.note.enqueue(0)
+            await book.all_ran(1)
+            flapping, number = asyncio.create_task(asyncio.to_thread(proxy.flap)), 1
+            while not flapping.done():
+                await book.note.enqueue(number)
+                number += 1
+                await asyncio.sleep(0.05)
+            await book.note.enqueue(number)
+            async with asyncio.timeout(10):
+                await book.all_ran(number + 1)

@@ -1,0 +1,75 @@
+"""A bound for the memory of processes, kept by the kernel: whoever takes more of it is killed as on a machine that has none left.
+
+    with memory_bound(300_000_000) as bound:
+        subprocess.Popen([*bound.command, "python", …])
+        assert bound.kills() == 1
+
+Where control groups may not be made, `memory_bound` gives None.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+GROUPS = Path("/sys/fs/cgroup")
+#: For the older and the newer kind of control groups: where they are, the bounds without and with swap, where kills are counted.
+KINDS = (
+    (GROUPS / "memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control"),
+    (GROUPS, "memory.max", "memory.swap.max", "memory.events"),
+)
+
+
+@dataclass(frozen=True)
+class Bound:
+    group: Path
+    counter: str
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Before a command: runs it inside."""
+        return ("sh", "-c", f'echo $$ > {self.group}/cgroup.procs && exec "$@"', "sh")
+
+    def kills(self) -> int:
+        """How many processes the kernel has killed for their memory."""
+        found = re.search(r"^oom_kill (\d+)$", (self.group / self.counter).read_text(), re.MULTILINE)
+        return int(found[1]) if found else 0
+
+
+@contextlib.contextmanager
+def memory_bound(most: int) -> Iterator[Bound | None]:
+    for parent, bound, with_swap, counter in KINDS:
+        group = parent / f"holdfast-{os.getpid()}-{secrets.token_hex(4)}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            if (group / bound).exists():
+                (group / bound).write_text(str(most))
+                if (group / with_swap).exists():
+                    (group / with_swap).write_text(str(most if bound != "memory.max" else 0))
+                yield Bound(group, counter)
+                return
+        finally:
+            _remove(group)
+    yield None
+
+
+def _remove(group: Path) -> None:
+    """Its processes have been killed, and are gone in a moment."""
+    until = time.monotonic() + 10
+    while True:
+        try:
+            group.rmdir()
+            return
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
