@@ -172,6 +172,20 @@ async def test_a_retry_can_forget_steps(world: World) -> None:  # E2a E40
     assert await world.store.steps(job_id) == {"llm": "1"}
 
 
+async def test_a_retry_with_another_call_forgets_all_steps_but_those_it_is_told_to_keep(
+    world: World,
+) -> None:  # E33
+    for forget, kept in ((None, {}), (["upload"], {"llm": "1"})):
+        job_id = await world.enqueue()
+        claimed = await world.claim_one()
+        await world.store.record_step(claimed.lease, "llm", "1")
+        await world.store.record_step(claimed.lease, "upload", "2")
+        await world.settle(claimed, bury())
+        await manual(world, job_id, forget=forget, edit=Edit("{}", 1, ("to",)))
+        assert await world.store.steps(job_id) == kept
+        await world.settle(await world.claim_one(), bury())
+
+
 async def test_fatal_can_forget_steps(world: World) -> None:  # E2a
     from dataclasses import replace
 

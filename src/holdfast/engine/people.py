@@ -59,11 +59,7 @@ class People(Recovering):
             row = await self.job(known)
             if row.owner != owner:
                 raise Conflict(f"job {job_id} belongs to another owner")
-        forget: Collection[str] | None = None
-        if from_step is not None:
-            forget = await self._steps_from(known, from_step)
-        elif args is not None:
-            forget = list(await self.store.steps(known))
+        forget = None if from_step is None else await self._steps_from(known, from_step)
         edit = None if args is None else await self._edit(known, args)
         place = await self._retry(known, by, forget, edit, proviso)
         self.observers.retried(Kind.manual_retry)

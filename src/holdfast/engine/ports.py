@@ -332,8 +332,8 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         only of a dead letter.
 
         Stuck is an attempt whose lease has run out and, where it is still the current one, that of *stuck*; it is taken from
-        its worker in this move. *forget* names the steps to run anew (None: keep all). *edit* changes what it is called with,
-        by the same move. Answers the place in its line, counted from 1.
+        its worker in this move. *edit* changes what it is called with, by the same move. *forget* names the steps to run anew;
+        without it they are kept, and with *edit* all forgotten. Answers the place in its line, counted from 1.
         """
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:

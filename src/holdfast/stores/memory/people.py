@@ -65,7 +65,7 @@ def retry(
             raise Conflict(retry_refusal(job_id, job.state))
     if edit is not None:
         job.payload, job.spec = edit.payload, replace(job.spec, version=edit.version)
-    for name in forget or ():
+    for name in list(job.steps) if edit is not None and forget is None else forget or ():
         job.steps.pop(name, None)
     job.retry_type, job.manual_retry_count = "MANUAL", job.manual_retry_count + 1
     into_line(tables, job, now, kind, **said(by, edit=edit))

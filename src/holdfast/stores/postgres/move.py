@@ -51,11 +51,13 @@ class Move:
             raise UnknownJob(job_id)
         return State(state)
 
-    async def forget_steps(self, job_id: JobId, names: Collection[str]) -> None:
-        if names:
-            await self.connection.execute(
-                "DELETE FROM holdfast.step WHERE job_id = $1 AND name = ANY ($2)", job_id, list(names)
-            )
+    async def forget_steps(self, job_id: JobId, names: Collection[str] | None) -> None:
+        """Those of these *names*, or all."""
+        if names is None:
+            await self.connection.execute("DELETE FROM holdfast.step WHERE job_id = $1", job_id)
+        elif names:
+            sql = "DELETE FROM holdfast.step WHERE job_id = $1 AND name = ANY ($2)"
+            await self.connection.execute(sql, job_id, list(names))
 
     # -- events and hooks -------------------------------------------------------------------------------------------
     async def record_one(self, kind: Kind, lease: Lease, attempt: int, meta: dict[str, Any]) -> None:

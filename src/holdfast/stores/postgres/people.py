@@ -72,7 +72,8 @@ async def retry(
         move.tell(kind, Lease(job_id, ended[0][0]), 0, meta)
     elif not await _hasten(move, job_id, kind, by, meta, stuck):
         raise Conflict(retry_refusal(job_id, await move.state(job_id)))
-    await move.forget_steps(job_id, forget or ())
+    if forget is not None or edit is not None:
+        await move.forget_steps(job_id, forget)
     await move.run("grant", None)
     return int(await move.connection.fetchval(SQL["position"], job_id))
 

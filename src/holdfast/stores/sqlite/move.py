@@ -100,8 +100,11 @@ class Move:
             raise UnknownJob(job_id)
         return found
 
-    def forget_steps(self, number: int, names: Collection[str]) -> None:
-        for name in names:
+    def forget_steps(self, number: int, names: Collection[str] | None) -> None:
+        """Those of these *names*, or all."""
+        if names is None:
+            self.connection.execute("DELETE FROM holdfast_step WHERE job = ?", (number,))
+        for name in names or ():
             self.connection.execute("DELETE FROM holdfast_step WHERE job = ? AND name = ?", (number, name))
 
     # -- events -----------------------------------------------------------------------------------------------------

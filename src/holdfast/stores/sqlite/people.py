@@ -76,7 +76,8 @@ def retry(
             "UPDATE holdfast_job AS job SET payload = ?, version = ? WHERE id = ?",
             (edit.payload, edit.version, job.number),
         )
-    move.forget_steps(job.number, forget or ())
+    if forget is not None or edit is not None:
+        move.forget_steps(job.number, forget)
     move.record_one(kind, job.lease, attempt, **said(by, token=proviso.token, edit=edit))
     return _place(move, job)
 
