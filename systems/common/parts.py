@@ -12,7 +12,8 @@ PART = ".part"
 
 
 class Part:
-    """A file under way to *target*: `write` what comes, then `publish`. Leaving the block without removes it."""
+    """A file under way to *target*: `write` what comes, then `publish`. Leaving the block without removes it. Only `write` and
+    `publish` touch the disk, unless there is something to remove."""
 
     def __init__(self, target: Path, writer: str) -> None:
         """*writer* tells those apart who may write the same result at a time: a worker and one that was replaced."""
@@ -21,8 +22,6 @@ class Part:
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Part:
-        self._target.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._part.open("wb")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -32,20 +31,26 @@ class Part:
                 self._part.unlink()
 
     def write(self, piece: bytes) -> None:
-        assert self._file is not None
-        self._file.write(piece)
+        self._opened().write(piece)
 
     def publish(self) -> None:
         """Durable under its name when this returns, also if the machine loses power then."""
-        assert self._file is not None
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with self._opened() as file:
+            file.flush()
+            os.fsync(file.fileno())
         self._part.replace(self._target)
+        self._file = None
         folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+    def _opened(self) -> IO[bytes]:
+        if self._file is None:
+            self._target.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._part.open("wb")
+        return self._file
 
 
 def sweep_parts(folder: Path, *, now: float, older_than: float = 3600.0) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import xml.parsers.expat
 from collections.abc import AsyncIterator
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
-import anyio.to_thread
 import httpx2
 
 from systems.common.parts import Part
+from systems.common.threads import in_thread
 
 _PIECE = 256 * 1024
 #: More than this is no answer to a file of 50 MB.
@@ -65,7 +66,7 @@ class Source:
         piece = self.first
         while piece:
             yield piece
-            piece = await anyio.to_thread.run_sync(self._file.read, _PIECE)
+            piece = await in_thread(self._file.read, _PIECE)
 
 
 async def ask_gateway(
@@ -78,8 +79,7 @@ async def ask_gateway(
     reader, held = Wellformed(), b""
     async with client.stream(
         "POST",
-        "/convert",
-        params={"mapping": mapping},
+        _address(client.base_url, mapping),
         content=source.content,
         headers={"content-length": str(source.size), "x-request-id": correlation},
     ) as answer:
@@ -89,9 +89,15 @@ async def ask_gateway(
             raise BrokenAnswer(f"the gateway answered {answer.status_code}")
         async for piece in answer.aiter_bytes(_PIECE):
             if held:
-                await anyio.to_thread.run_sync(_take, reader, part, held)
+                await in_thread(_take, reader, part, held)
             held = piece
-    await anyio.to_thread.run_sync(_publish, reader, part, held)
+    await in_thread(_publish, reader, part, held)
+
+
+@lru_cache(maxsize=32)
+def _address(base: httpx2.URL, mapping: str) -> httpx2.URL:
+    """Kept: to put an address together takes as long as all the engine does for a job."""
+    return base.join("convert").copy_merge_params({"mapping": mapping})
 
 
 def _take(reader: Wellformed, part: Part, piece: bytes) -> None:

@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
 import httpx2
 
 from holdfast import THIS_JOB, BreakerPolicy, Every, Holdfast, Job, Retention, Retry, Task
 from systems.common.parts import Part
+from systems.common.threads import in_thread
 from systems.converter.failures import IO_ATTEMPTS, SourceGone, failed, rule
 from systems.converter.gateway_client import Source, ask_gateway
 from systems.converter.retention import Swept, sweep
@@ -102,7 +103,7 @@ def build(settings: Settings, **options: Any) -> Converter:
         source = source_path(settings.uploads_dir, job.id)
         target = result_path(settings.results_dir, job.id)
         try:
-            with anyio.fail_after(gateway_time.total_seconds()):
+            async with asyncio.timeout(gateway_time.total_seconds()):
                 await _convert(job, source, target, mapping)
         except Exception as error:
             raise failed(error, attempt=job.attempt, max_attempts=job.max_attempts) from error
@@ -118,7 +119,7 @@ def build(settings: Settings, **options: Any) -> Converter:
 
 
 async def _convert(job: Job, source: Path, target: Path, mapping: str) -> None:
-    opened = await anyio.to_thread.run_sync(_open, source, target)
+    opened = await in_thread(_open, source, target)
     if opened is None:
         return
     # The epoch makes the name: a worker that was replaced and wakes up again writes to a file of its own.

@@ -1,0 +1,23 @@
+"""Work that would hold the event loop up: it goes to a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple, Unpack
+
+T = TypeVar("T")
+Given = TypeVarTuple("Given")
+
+
+async def in_thread(work: Callable[[Unpack[Given]], T], *given: *Given) -> T:
+    """What *work* answers. Whoever is cancelled meanwhile waits for its end: a thread cannot be stopped, and may still use what
+    the caller is about to close. (`anyio.to_thread` does the same for twice the processor time.)"""
+    working = asyncio.get_running_loop().run_in_executor(None, work, *given)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        if not working.cancelled():
+            working.exception()  # nobody is left to be told
+        raise
