@@ -56,3 +56,16 @@ async def test_a_cancel_is_a_look_and_a_move(postgres_url: str) -> None:  # E51
         assert row is not None
         assert row.state is State.CANCELLED
     await store.close()
+
+
+async def test_a_claim_is_planned_once(postgres_url: str) -> None:  # E51
+    store, _ = await watched(postgres_url)
+    session = await store.open_session("anna", timedelta(minutes=1))
+    for _ in range(8):  # the server decides after five whether it plans anew each time
+        await store.enqueue([NewJob(SystemIds().job_id(), "{}", JobSpec(lane=LANE, max_attempts=3))])
+        assert len(await store.claim(session, [LANE], 10)) == 1
+    planned = "SELECT sum(generic_plans), sum(custom_plans) FROM pg_prepared_statements WHERE statement LIKE '-- claim:%'"
+    async with store._lines.take("claim") as connection:
+        [counts] = await connection.fetch(planned)
+    assert tuple(counts) == (8, 0)
+    await store.close()

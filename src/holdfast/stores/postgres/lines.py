@@ -21,12 +21,14 @@ from holdfast.stores.postgres.refusals import DRIVER_ERRORS, LOST, readable, tra
 
 T = TypeVar("T")
 
-#: Set on our own connections: a plan cached while the tables were empty must not walk them when they are full, and a
-#: worker that is frozen inside a transaction must not hold a row that others need.
+#: Set on our own connections: a plan cached while the tables were empty must not walk them when they are full, a statement is
+#: planned once (the server would plan each claim anew as soon as there are many jobs, which takes as long as the claim), and
+#: a worker that is frozen inside a transaction must not hold a row that others need.
 SETTINGS = {
     "application_name": "holdfast",
     "enable_seqscan": "off",
     "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "30s",
     "statement_timeout": "60s",
