@@ -159,11 +159,13 @@ async def _audit(stack: Stack, expected: dict[str, str]) -> int:
     """Every submission ended once, as expected, and was charged once if it was graded."""
     grading = stack.main()
     ends: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
     states: dict[str, str] = {}
     async with grading.app as app:
         after: int = 0
         while page := await app.events(after=after, limit=1000):
             ends.update(event.job_id for event in page if _is_end(event))
+            kinds.update(event.kind for event in page)
             after = page[-1].id
         for job_id in expected:
             states[job_id] = str((await app.job(job_id)).state)
@@ -180,6 +182,7 @@ async def _audit(stack: Stack, expected: dict[str, str]) -> int:
     print(
         f"letters   {len(stack.dead_letters())} shown; more than one call for {sum(n > 1 for n in calls.values())} requests"
     )
+    print(f"events    {', '.join(f'{kind} {number:,}' for kind, number in sorted(kinds.items()))}")
     return 1 if wrong or twice or unpaid else 0
 
 
