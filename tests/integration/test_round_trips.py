@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
+
+import asyncpg
+import pytest
 
 from holdfast.domain.job import JobSpec, Lane, NewJob
 from holdfast.domain.moves import State
@@ -13,53 +17,58 @@ from holdfast.wiring import SystemClock, SystemIds
 LANE = Lane("default", "remind")
 
 
-async def watched(url: str) -> tuple[PostgresStore, list[str]]:
-    """A store, and what it asks from now on."""
-    store = PostgresStore(url, SystemClock(), None)
-    asked: list[str] = []
-    connect = store._lines.connect
+class Watched(PostgresStore):
+    """*asked* is what its callers wait for."""
 
-    async def logged(**settings: str) -> Any:
-        connection = await connect(**settings)
-        connection.add_query_logger(lambda record: asked.append(record.query))
+    def __init__(self, url: str) -> None:
+        super().__init__(url, SystemClock(), None)
+        self.asked: list[str] = []
+        self._connect = self._lines.connect
+        self._lines.connect = self._logged  # type: ignore[method-assign]
+
+    async def _logged(self, **settings: str) -> Any:
+        connection = await self._connect(**settings)
+        connection.add_query_logger(self._note)
         return connection
 
-    store._lines.connect = logged  # type: ignore[method-assign]
-    await store.migrate()
+    def _note(self, record: asyncpg.connection.LoggedQuery) -> None:
+        if "NOTIFY" not in record.query:  # nobody waits for that
+            self.asked.append(record.query)
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[Watched]:
+    store = Watched(postgres_url)
     await store.open()
-    return store, asked
+    yield store
+    await store.close()
 
 
 def due_later() -> NewJob:
     return NewJob(SystemIds().job_id(), "{}", JobSpec(lane=LANE, delay=timedelta(hours=1), max_attempts=3))
 
 
-async def test_a_job_due_later_is_one_statement(postgres_url: str) -> None:  # E51
-    store, asked = await watched(postgres_url)
+async def test_a_job_due_later_is_one_statement(store: Watched) -> None:  # E51
     await store.enqueue([due_later()])  # its lane is new
-    asked.clear()
+    store.asked.clear()
     await store.enqueue([due_later()])
-    assert len(asked) == 1
-    await store.close()
+    assert len(store.asked) == 1
 
 
-async def test_a_cancel_is_a_look_and_a_move(postgres_url: str) -> None:  # E51
-    store, asked = await watched(postgres_url)
+async def test_a_cancel_is_a_look_and_a_move(store: Watched) -> None:  # E51
     first, second = due_later(), due_later()
     await store.enqueue([first, second])
     await store.cancel(first.id, "ada", "")  # draws the first token
-    asked.clear()
+    store.asked.clear()
     await store.cancel(second.id, "ada", "")
-    assert len(asked) == 2
+    assert len(store.asked) == 2
     for job in (first, second):
         row = await store.job(job.id)
         assert row is not None
         assert row.state is State.CANCELLED
-    await store.close()
 
 
-async def test_a_claim_is_planned_once(postgres_url: str) -> None:  # E51
-    store, _ = await watched(postgres_url)
+async def test_a_claim_is_planned_once(store: Watched) -> None:  # E51
     session = await store.open_session("anna", timedelta(minutes=1))
     for _ in range(8):  # the server decides after five whether it plans anew each time
         await store.enqueue([NewJob(SystemIds().job_id(), "{}", JobSpec(lane=LANE, max_attempts=3))])
@@ -68,4 +77,3 @@ async def test_a_claim_is_planned_once(postgres_url: str) -> None:  # E51
     async with store._lines.take("claim") as connection:
         [counts] = await connection.fetch(planned)
     assert tuple(counts) == (8, 0)
-    await store.close()

@@ -179,7 +179,9 @@ async def test_a_lease_is_extended_and_a_reclaim_is_counted_once(
 
 async def test_a_cancel_is_done_once_and_answered_as_done(eaten: Site, postgres_proxy: Proxy) -> None:  # E6
     job_id = await eaten.enqueue("echo", value=1)
-    meal = postgres_proxy.eat_answer("COMMIT")
+    meal = postgres_proxy.eat_answer(
+        "SELECT 1"
+    )  # the move, which commits by itself; the look before it finds nothing
     await eaten.app.cancel(job_id)
     assert meal.is_set()
     assert (await eaten.app.job(job_id)).state == "cancelled"
