@@ -261,7 +261,7 @@ def make_app(url: str | None = None, **settings: Any) -> Holdfast:
     app.task(retry=QUICKLY, max_crashes=2)(kill_worker)
     app.task(retry=QUICKLY, max_crashes=2)(hoard)
     app.dependency("service", breaker=BreakerPolicy(window=10, min_calls=5, cooldown="2s"))
-    app.task(retry=Retry(10, base="50ms", jitter="none"), timeout="2s", depends_on="service")(call_service)
+    app.task(retry=Retry(10, base="50ms", jitter="none"), timeout="10s", depends_on="service")(call_service)
     app.task(retry=Retry(3, base="1h", jitter="none"), name="fail_slowly")(fail)
     app.task(retry=QUICKLY, execute="process")(burn)
     once: Retry = Retry(1)

@@ -50,7 +50,7 @@ def test_the_store_allows_for_a_cold_start() -> None:  # E41
 
 @pytest.mark.slow
 async def test_the_start_of_a_process_is_not_charged_to_its_job(site: Site) -> None:  # E41
-    job_id = await site.enqueue("linger", name="cold", seconds=LIMIT / 2)
+    job_id = await site.enqueue("linger", name="cold", seconds=LIMIT / 10)
     worker = site.worker(faults_slow_start=f"{1.2 * LIMIT}")
     row = await site.reaches(job_id, "complete")
     assert (row.attempt, len(site.journal("start", "cold"))) == (1, 1)
