@@ -34,12 +34,14 @@ class Part:
         self._opened().write(piece)
 
     def publish(self) -> None:
-        """Durable under its name when this returns, also if the machine loses power then."""
+        """Durable under its name when this returns, also if the machine loses power then. What has that name already stays: a
+        worker that was replaced, and wakes up with the result of its own attempt, changes nothing."""
         with self._opened() as file:
             file.flush()
             os.fsync(file.fileno())
-        self._part.replace(self._target)
-        self._file = None
+        if not self._target.exists():
+            self._part.replace(self._target)
+            self._file = None
         folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)

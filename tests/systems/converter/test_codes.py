@@ -189,6 +189,16 @@ def test_a_result_appears_whole_or_not_at_all(tmp_path: Path) -> None:  # C6
     assert list(target.parent.iterdir()) == [target]
 
 
+def test_what_was_published_first_stays(tmp_path: Path) -> None:  # C6
+    target = tmp_path / "results" / "a.xml"
+    for writer, xml in (("2", b"<first/>"), ("1", b"<late/>")):
+        with Part(target, writer) as part:
+            part.write(xml)
+            part.publish()
+    assert target.read_bytes() == b"<first/>"
+    assert list(target.parent.iterdir()) == [target]
+
+
 def test_what_a_killed_worker_left_half_written_is_swept(tmp_path: Path) -> None:  # C9
     for name, age in ((".a.xml.1.part", 7200), (".b.xml.2.part", 60), ("c.xml", 7200)):
         (tmp_path / name).touch()
