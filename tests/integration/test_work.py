@@ -592,12 +592,15 @@ async def test_two_apps_on_one_database_share_the_work(db: Database) -> None:  #
     apps = [new_app(db.url), new_app(db.url)]
     ran: list[tuple[int, int]] = []
     tasks: list[Task[Any, Any]] = []
+    both = asyncio.Event()
     for place, app in enumerate(apps):
 
-        @app.task
+        @app.task(timeout="20s")
         async def ship(order: int, place: int = place) -> None:
             ran.append((order, place))
-            await asyncio.sleep(0.001)
+            if {place for _, place in ran} == {0, 1}:
+                both.set()
+            await both.wait()
 
         tasks.append(ship)
     async with apps[0], apps[1]:
