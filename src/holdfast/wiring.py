@@ -30,11 +30,10 @@ from holdfast.errors import UsageError
 
 
 class SystemClock:
+    monotonic = staticmethod(time.monotonic)
+
     def now(self) -> datetime:
         return datetime.now(UTC)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
     def boot_id(self) -> str:
         return _boot_id()

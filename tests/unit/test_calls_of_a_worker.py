@@ -134,7 +134,7 @@ async def test_a_worker_sends_a_statement_a_second_about_its_dependencies(
         for service in services:
             for call in worker._dependencies.enter(service, [job(attempt=1)]):
                 assert isinstance(call, Call)
-                worker._dependencies.ended(call, None, world.clock.monotonic())
+                worker._dependencies.answered(call, world.clock.monotonic())
     tending.cancel()
     await asyncio.gather(tending, return_exceptions=True)
     assert 50 <= sent <= 65  # in a minute; each beat is a fifth longer or shorter, by chance

@@ -213,7 +213,7 @@ async def test_what_is_said_of_a_dependency_changes_in_a_worker_that_runs(
     def fail(times: int) -> None:
         for given in worker.enter(gateway, [CLAIMED] * times):
             assert isinstance(given, Call)
-            worker.ended(given, Failure.of("NETWORK", "down"), clock.monotonic())
+            worker.failed(given, Failure.of("NETWORK", "down"), clock.monotonic())
 
     assert worker.room(gateway) == 40
     fail(4)

@@ -17,7 +17,7 @@ from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState, Ring, 
 from holdfast.domain.budget import Budget, BudgetPolicy
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.limiter import Limiter, LimiterPolicy
-from holdfast.domain.outcome import Outcome
+from holdfast.domain.outcome import Outcome, outcome_of
 from holdfast.errors import UsageError
 
 #: No limit: as many as the worker has slots.
@@ -58,7 +58,7 @@ class Call:
     own_trial: str | None  #: the slot of the worker's own breaker that it runs in
     trial: str | None = None  #: the slot of the shared breaker that it runs in
     heir: Call | None = None  #: the call that it was handed over to
-    outcome: Outcome | None = None  #: once it has ended
+    outcome: Outcome = _OK  #: once it has ended
 
 
 class Guard:
@@ -171,21 +171,30 @@ class Guard:
         return self.own.state is BreakerState.OPEN
 
     # -- after a call -------------------------------------------------------------------------------------------------
+    def answered(self, call: Call, now: float) -> None:
+        """A call went well. Nearly all do, and one more success among nothing but successes tells the limiter alone."""
+        ring, budget, limiter = self.ring, self.budget, self.limiter
+        is_calm = ring is None or ring.is_calm
+        if not is_calm or (budget is not None and budget.tokens < budget.capacity):
+            self.end(call, outcome_of(None, now - call.began, self.slow_after), now)
+            return
+        self.calls += 1
+        if limiter is not None:
+            limiter.answered(now - call.began, now)
+
     def end(self, call: Call, outcome: Outcome, now: float) -> None:
         call.outcome = outcome
         self.calls += 1
         if self.limiter is not None:
             self.limiter.ended(now - call.began, outcome, now)
         if outcome is _OK or outcome is _SLOW:
-            budget = self.budget
-            if budget is not None and budget.tokens < budget.capacity:
-                budget.succeeded(call.paid)
+            if self.budget is not None:
+                self.budget.succeeded(call.paid)
         elif outcome is _FAILED:
             self.failures += 1
-        ring = self.ring
-        if ring is None or (ring.is_calm and outcome is _OK and call.own_trial is None):
-            return  # one more success among nothing but successes
-        ring.ended(call.number, outcome, now)
+        if self.ring is None:
+            return
+        self.ring.ended(call.number, outcome, now)
         if call.own_trial is not None:
             self.own = end_trial(self.own, call.own_trial, outcome) or self.own
         self._judge(now)

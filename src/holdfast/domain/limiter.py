@@ -38,7 +38,6 @@ SINK, RISE = 0.5, 0.05
 SETTLE = 5.0
 _SHORTEST = 1e-4  #: seconds; below it nobody waits, and zero has no logarithm
 _LOG_SHORTEST = log(_SHORTEST)
-_OK, _SLOW = Outcome.OK, Outcome.SLOW  #: a look into an enum takes as long as a logarithm
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -125,29 +124,40 @@ class Limiter:
         if self.in_flight > self._peak:
             self._peak = self.in_flight
 
-    def ended(self, latency_seconds: float, outcome: Outcome, now: float) -> None:
+    def answered(self, latency_seconds: float, now: float) -> None:
         if self.in_flight:
             self.in_flight -= 1
-        if outcome is _OK or outcome is _SLOW:
-            self._answers += 1
-            if now >= self._settled and now - latency_seconds >= self._since:
-                spent = log(latency_seconds) if latency_seconds > _SHORTEST else _LOG_SHORTEST
-                self._timed += 1
-                self._sum += spent
-                self._squares += spent * spent
-        elif (
-            outcome is Outcome.FAILED
-        ):  # its latency tells nothing: refused at once, or given up at the timeout
+        self._answers += 1
+        if now >= self._settled and now - latency_seconds >= self._since:
+            spent = log(latency_seconds) if latency_seconds > _SHORTEST else _LOG_SHORTEST
+            self._timed += 1
+            self._sum += spent
+            self._squares += spent * spent
+        if now - self._began >= ROUND_SECONDS:
+            self._end_round(now)
+
+    def ended(self, latency_seconds: float, outcome: Outcome, now: float) -> None:
+        if outcome is Outcome.OK or outcome is Outcome.SLOW:
+            self.answered(latency_seconds, now)
+            return
+        if self.in_flight:
+            self.in_flight -= 1
+        # The latency of these tells nothing: refused at once, or given up at the timeout.
+        if outcome is Outcome.FAILED:
             self._failed += 1
         elif outcome is Outcome.THROTTLED:
             self._throttled += 1
         else:
             return
         if now - self._began >= ROUND_SECONDS:
-            seen = self._answers + self._failed + self._throttled
-            if seen >= 1 and seen >= ROUND_CALLS * self._limit:
-                self._judge(now)
-                self._begin(now)
+            self._end_round(now)
+
+    def _end_round(self, now: float) -> None:
+        """Unless too few calls have ended in it yet."""
+        seen = self._answers + self._failed + self._throttled
+        if seen >= ROUND_CALLS * self._limit:
+            self._judge(now)
+            self._begin(now)
 
     def restart(self, share: float, now: float) -> None:
         """Begin the ramp after an outage: this worker's *share* (1 / workers) of what the fleet begins with.

@@ -48,13 +48,14 @@ class Observer(Protocol):
 class Observers:
     """All that listen, as one of them."""
 
-    __slots__ = ("_all",)
+    __slots__ = ("_all", "any")
 
     def __init__(self) -> None:
         self._all: tuple[Observer, ...] = ()
+        self.any = False  #: asked before what is told for every call
 
     def add(self, observer: Observer) -> None:
-        self._all = (*self._all, observer)
+        self._all, self.any = (*self._all, observer), True
 
     def enqueued(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
         for one in self._all:

@@ -168,15 +168,13 @@ class Admitting:
         if self._engine.admission.gates:
             refused = {one.lease: verdict for one in claimed if (verdict := self._stopped(one)) is not None}
         asking = [one for one in claimed if one.lease not in refused] if refused else claimed
-        admitted: list[Admitted] = []
         if dependency is None:
             admitted = [Admitted(one, None) for one in asking]
         else:
-            for one, given in zip(asking, self._dependencies.enter(dependency, asking, trial), strict=True):
-                if isinstance(given, Call):
-                    admitted.append(Admitted(one, given))
-                else:
-                    refused[one.lease] = given
+            leave = [*zip(asking, self._dependencies.enter(dependency, asking, trial), strict=True)]
+            admitted = [Admitted(one, given) for one, given in leave if type(given) is Call]
+            if len(admitted) < len(leave):
+                refused |= {one.lease: given for one, given in leave if not isinstance(given, Call)}
         unpaid = await self._unpaid([one for one, _ in admitted])
         if unpaid:
             for one, call in admitted:

@@ -57,7 +57,6 @@ MOST_REMEMBERED = 10_000
 #: Answers that ask to be left alone for a while, if they say for how long.
 ASKING = (429, 503)
 
-_OK, _THROTTLED = Outcome.OK, Outcome.THROTTLED  #: a look into an enum is not free
 _KINDS = {
     BreakerState.OPEN: Kind.breaker_opened,
     BreakerState.HALF_OPEN: Kind.breaker_half_open,
@@ -173,12 +172,12 @@ class Dependencies:
             return [refused] * len(claimed)
         if trial is not None:
             return [guard.begin(now, trial=trial) for _ in claimed]
-        if guard.budget is None or all(one.attempt == 1 for one in claimed):
-            return [*guard.begin_many(now, len(claimed))]
-        return [
-            guard.begin(now) if one.attempt == 1 else self._pay(dependency, guard, one, now)
-            for one in claimed
-        ]
+        if guard.budget is not None and [one for one in claimed if one.attempt > 1]:
+            return [
+                guard.begin(now) if one.attempt == 1 else self._pay(dependency, guard, one, now)
+                for one in claimed
+            ]
+        return [*guard.begin_many(now, len(claimed))]
 
     def _pay(self, dependency: Dependency, guard: Guard, claimed: Claimed, now: float) -> Call | Verdict:
         """Leave for a retry, if the budget has it."""
@@ -216,27 +215,27 @@ class Dependencies:
         dependency = Dependency.of(lane)
         return None if dependency is None else str(self._guard(dependency).shared.state)
 
-    def ended(
-        self, call: Call, failure: Failure | None, now: float, *, job_id: JobId | None = None
-    ) -> Outcome:
-        """The call has ended; what it told about the dependency."""
-        guard, seconds = call.guard, now - call.began
-        late = guard.slow_after
-        outcome = _OK if failure is None and late is None else outcome_of(failure, seconds, late)
-        guard.end(call, outcome, now)
-        self._engine.observers.called(guard.dependency, seconds)
-        if self._throttled or outcome is _THROTTLED:
-            self._remember(job_id, outcome)
-        return outcome
+    def answered(self, call: Call, now: float) -> None:
+        """The call went well."""
+        call.guard.answered(call, now)
+        observers = self._engine.observers
+        if observers.any:
+            observers.called(call.guard.dependency, now - call.began)
 
-    def _remember(self, job_id: JobId | None, outcome: Outcome) -> None:
-        """A retry after throttling costs less; of one that ran elsewhere nobody here knows, and it costs the usual."""
+    def failed(self, call: Call, failure: Failure, now: float, *, job_id: JobId | None = None) -> None:
+        guard, seconds = call.guard, now - call.began
+        guard.end(call, outcome_of(failure, seconds, guard.slow_after), now)
+        self._engine.observers.called(guard.dependency, seconds)
         if job_id is not None:
-            self._throttled.pop(job_id, None)
-            if outcome is Outcome.THROTTLED:
-                self._throttled[job_id] = None
-                if len(self._throttled) > MOST_REMEMBERED:
-                    del self._throttled[next(iter(self._throttled))]
+            self._remember(job_id, call.outcome)
+
+    def _remember(self, job_id: JobId, outcome: Outcome) -> None:
+        """A retry after throttling costs less; of one that ran elsewhere nobody here knows, and it costs the usual."""
+        self._throttled.pop(job_id, None)
+        if outcome is Outcome.THROTTLED:
+            self._throttled[job_id] = None
+            if len(self._throttled) > MOST_REMEMBERED:
+                del self._throttled[next(iter(self._throttled))]
 
     def told_nothing(self, call: Call, now: float) -> None:
         """The call was ended from outside."""
@@ -246,12 +245,15 @@ class Dependencies:
         """The call will not be made after all."""
         call.guard.take_back(call, self._engine.clock.monotonic())
 
-    async def leave(self, call: Call, failure: Failure | None) -> Outcome:
-        """`ended`, and the trial it may have been, too."""
-        outcome = self.ended(call, failure, self._engine.clock.monotonic())
+    async def leave(self, call: Call, failure: Failure | None) -> None:
+        """`answered` or `failed`, and the trial it may have been, too."""
+        now = self._engine.clock.monotonic()
+        if failure is None:
+            self.answered(call, now)
+        else:
+            self.failed(call, failure, now)
         if call.trial is not None:
-            await self._end_trial(call.guard.dependency, call.trial, outcome)
-        return outcome
+            await self._end_trial(call.guard.dependency, call.trial, call.outcome)
 
     async def abandon(self, call: Call) -> None:
         """`told_nothing`, and the trial is the next one's."""
@@ -468,7 +470,7 @@ class Dependencies:
         return outlook.now + timedelta(seconds=self._engine.clock.monotonic() - self._heard_at)
 
 
-def after_trial(verdict: Verdict | None, outcome: Outcome | None, dependency: Dependency) -> Verdict | None:
+def after_trial(verdict: Verdict | None, outcome: Outcome, dependency: Dependency) -> Verdict | None:
     """A job that was drafted for a trial which failed gets its attempt back and goes behind the others."""
     if outcome in (Outcome.FAILED, Outcome.SLOW) and isinstance(verdict, (RetryAfter, Bury)):
         why = f"it was the trial call of {dependency.label}, which failed"

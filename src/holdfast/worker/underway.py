@@ -86,7 +86,10 @@ class UnderWay:
             self._freed()
         if given is not None:
             if given.trial is None and given.heir is None:
-                self._tell_dependency(claimed, given, verdict, now)
+                if type(verdict) is Complete:
+                    self._dependencies.answered(given, now)
+                else:
+                    self._tell_dependency(claimed, given, verdict, now)
             else:
                 self.ending.add(claimed.lease)
                 try:
@@ -115,11 +118,9 @@ class UnderWay:
 
     # -- what an attempt tells of its dependency ----------------------------------------------------------------------
     def _tell_dependency(self, claimed: Claimed, given: Call, verdict: Verdict | None, now: float) -> None:
-        """The attempt's end tells how its dependency is."""
-        if type(verdict) is Complete:
-            self._dependencies.ended(given, None, now)
-        elif isinstance(verdict, (RetryAfter, Bury)):
-            self._dependencies.ended(given, verdict.failure, now, job_id=claimed.lease.job_id)
+        """How an attempt that did not go well speaks for its dependency."""
+        if isinstance(verdict, (RetryAfter, Bury)):
+            self._dependencies.failed(given, verdict.failure, now, job_id=claimed.lease.job_id)
         else:
             self._dependencies.told_nothing(given, now)
 
