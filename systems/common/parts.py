@@ -9,6 +9,7 @@ from typing import IO
 
 #: A file that is being written ends with this; one that is left over is of a process that was killed.
 PART = ".part"
+_BUFFER = 64 * 1024
 
 
 class Part:
@@ -39,9 +40,10 @@ class Part:
         with self._opened() as file:
             file.flush()
             os.fsync(file.fileno())
-        if not self._target.exists():
-            self._part.replace(self._target)
-            self._file = None
+        with contextlib.suppress(FileExistsError):
+            os.link(self._part, self._target)  # a rename would replace what is there
+        self._part.unlink(missing_ok=True)
+        self._file = None
         folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
@@ -50,8 +52,11 @@ class Part:
 
     def _opened(self) -> IO[bytes]:
         if self._file is None:
-            self._target.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._part.open("wb")
+            try:
+                self._file = self._part.open("wb", _BUFFER)
+            except FileNotFoundError:  # the first in this folder
+                self._target.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._part.open("wb", _BUFFER)
         return self._file
 
 
