@@ -74,6 +74,7 @@ class SqliteStore(Looking, Hints):
         self._rota = claims.Rota()
         self._writer: Writer | None = None
         self._bell: Bell | None = None
+        self._flooded: Sequence[Lane] | None = None  #: the lanes whose last claim got all it asked for
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None:
@@ -229,11 +230,13 @@ class SqliteStore(Looking, Hints):
         caps: Sequence[Cap] = (),
         trial: bool = False,
     ) -> list[Claimed]:
-        if not self._listen(lambda bell: bell.has_work(lanes)):
+        # Where the last claim got all it asked for, there is more: a look costs a sixth of the claim.
+        if lanes is not self._flooded and not self._listen(lambda bell: bell.has_work(lanes)):
             return []
         claimed = await self._write(
             lambda move: claims.claim(move, self._rota, session, lanes, limit, caps, trial)
         )
+        self._flooded = lanes if len(claimed) == limit else None
         if claimed and self._bell is not None:
             self._bell.stay_quick()
         elif not claimed:
