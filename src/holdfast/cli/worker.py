@@ -194,7 +194,7 @@ def _work(
             )
         _leave_tasks()  # here: the loop would wait for them before it ends
 
-    (asyncio.run if answered is None else run_loop)(work())
+    run_loop(work())
     _leave_threads()
     return OK
 
