@@ -69,16 +69,18 @@ async def test_owners_with_long_and_short_lines_get_equal_shares(postgres_url: s
 
 async def test_many_processes_enqueue_and_claim_one_fair_line(postgres_url: str) -> None:  # E25
     """Placing, claiming and giving back at the same time loses nobody and hands nobody out twice."""
-    wanted = 300
+    wanted, feeding = 300, 3
     async with stores(postgres_url, 3) as several:
 
         async def feed(store: PostgresStore, name: str) -> None:
+            nonlocal feeding
             for number in range(wanted // 10):
                 await enqueue(store, FAIR, [f"{name} {number % 4}", name] * 5)
+            feeding -= 1
 
         async def work(store: PostgresStore) -> list[Claimed]:
             holder, done, misses = await session(store), list[Claimed](), 0
-            while misses < 20:
+            while feeding or misses < 20:
                 claimed = await store.claim(holder, [FAIR], 7)
                 misses = 0 if claimed else misses + 1
                 back, kept = claimed[:1], claimed[1:]
