@@ -31,7 +31,8 @@ async def test_a_hundred_transactions_at_once_share_a_few_connections(
         async with app.transaction() as connection:
             await ship.options(connection=connection).enqueue(n)
             async with looking:
-                sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast'"
+                sql = """SELECT count(*) FROM pg_stat_activity
+                      WHERE application_name = 'holdfast' AND datname = current_database()"""
                 most = max(most, await watching.fetchval(sql))
 
     looking = asyncio.Lock()
