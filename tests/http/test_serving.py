@@ -43,7 +43,7 @@ async def house() -> AsyncIterator[Served]:
         yield house
 
 
-async def raw(house: Served, *pieces: bytes, patience: float = 5) -> bytes:
+async def raw(house: Served, *pieces: bytes, patience: float = 20) -> bytes:
     """Send bytes as they are; all that comes back until the server closes or waits for more."""
     reader, writer = await asyncio.open_connection("127.0.0.1", house.port)
     try:
@@ -141,7 +141,7 @@ async def test_clients_that_never_finish_do_not_keep_others_waiting(house: Serve
     try:
         for _, writer in slow:
             writer.write(head("Content-Length: 1000")[:-2] + b"X-Slow: ")
-        assert status(await raw(house, head(f"Content-Length: {len(BODY)}"), BODY, patience=2)) == 201
+        assert status(await raw(house, head(f"Content-Length: {len(BODY)}"), BODY, patience=10)) == 201
     finally:
         for _, writer in slow:
             writer.close()
