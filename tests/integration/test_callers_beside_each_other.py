@@ -48,7 +48,7 @@ def test_two_sync_callers_make_the_same_new_lane_and_neither_waits(
 ) -> None:  # E43
     ship, open_caller = order_task(app), SYNC[name][1]
     with open_caller(db) as one, open_caller(db) as other:
-        other.execute("SET LOCAL lock_timeout = '2s'")
+        other.execute("SET LOCAL lock_timeout = '20s'")
         first = ship.enqueue_sync(1, connection=one.connection)
         second = ship.enqueue_sync(2, connection=other.connection)  # while the first is open
         other.commit()
@@ -62,7 +62,7 @@ async def test_two_async_callers_make_the_same_new_lane_and_neither_waits(
     db: Database, app: Holdfast, name: str
 ) -> None:  # E43
     ship, open_caller = order_task(app), ASYNC[name][1]
-    async with app, open_caller(db) as one, open_caller(db) as other, asyncio.timeout(5):
+    async with app, open_caller(db) as one, open_caller(db) as other, asyncio.timeout(20):
         # Its own queue, made when the app was opened, and one nobody knew of.
         for queue in ("default", "elsewhere"):
             await ship.options(connection=one.connection, queue=queue).enqueue(1)

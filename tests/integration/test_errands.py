@@ -120,7 +120,7 @@ async def test_a_persons_retry_and_a_redrive_tell_a_new_errand_with_the_move(app
 
 
 async def test_one_that_is_due_later_is_told_of_when_it_is_due(app: Holdfast) -> None:  # E45
-    handle = await grade(app).options(delay=SOON).enqueue("an essay")
+    handle = await grade(app).options(delay="1s").enqueue("an essay")
     assert (await told(app, handle.id), await look(app)) == ([], 0)
     async with working(app):
 

@@ -61,21 +61,21 @@ def test_loops_side_by_side_have_an_engine_each(db: Database, app: Holdfast) -> 
     async def other() -> None:
         engines.append(await app.engine())
         there.set()
-        await asyncio.to_thread(here.wait, 10)
+        await asyncio.to_thread(here.wait, 20)
         await ship.enqueue(2)  # type: ignore[attr-defined]
         assert await app.engine() is engines[0]  # nobody has taken it away
         await app.close()
 
     thread = threading.Thread(target=lambda: asyncio.run(other()))
     thread.start()
-    assert there.wait(10)
+    assert there.wait(20)
 
     async def mine() -> None:
         async with app:
             engines.append(await app.engine())
             await ship.enqueue(1)  # type: ignore[attr-defined]
             here.set()
-            await asyncio.to_thread(thread.join, 10)
+            await asyncio.to_thread(thread.join, 20)
 
     asyncio.run(mine())
     assert engines[0] is not engines[1]
@@ -127,7 +127,7 @@ def test_threads_go_on_enqueueing_while_loops_come_and_go(db: Database, app: Hol
     for order in range(5):
         asyncio.run(ship.enqueue(order))  # type: ignore[attr-defined]
     stop.set()
-    thread.join(10)
+    thread.join(20)
     assert problems == []
     assert db.count("job") == 6 + len(stored)
     asyncio.run(app.close())

@@ -181,7 +181,7 @@ async def test_a_job_that_was_given_back_at_a_shutdown(app: Holdfast) -> None:  
     async with app:
         handle = await send.enqueue()
         async with working(app):
-            await asyncio.wait_for(begun.wait(), 10)
+            await asyncio.wait_for(begun.wait(), 20)
         await hire(app)
         found = await explained(app, handle.id, Reason.RELEASED)
     assert found.sentence.startswith(

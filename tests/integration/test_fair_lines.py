@@ -108,7 +108,7 @@ async def test_nobody_is_claimed_before_being_placed_and_a_busy_stager_keeps_nob
         try:
             fill(postgres_url, FAIR, 3, "'ann'")
             await stager.execute("SELECT pg_advisory_lock(1398030151, id) FROM holdfast.lane")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(20):
                 [bob] = await enqueue(store, FAIR, ["bob"])
                 assert await store.claim(holder, [FAIR], 10) == []
             await stager.execute("SELECT pg_advisory_unlock_all()")
@@ -131,7 +131,7 @@ async def test_an_open_transaction_of_a_caller_keeps_no_other_job_of_its_owner_w
                 await store.enqueue_in(connection, [slow])
                 quick, other = await enqueue(store, FAIR, ["ann", "bob"])
                 holder = await session(store)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(20):
                     claimed = [one.lease.job_id for one in await store.claim(holder, [FAIR], 10)]
                 assert claimed == [quick, other]
         finally:

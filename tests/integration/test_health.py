@@ -40,7 +40,7 @@ async def test_jobs_without_a_worker_are_told_as_a_failure(app: Holdfast) -> Non
             assert answer.status_code == 503
             assert answer.json()["status"] == "fail"
             async with working(app):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(20):
                     while answer.status_code != 200:
                         answer = await asking.get("/api/v1/health")
             assert answer.json()["status"] == "pass"

@@ -40,7 +40,7 @@ def connections(url: str, statement: str = "") -> int:
 
 
 async def until(url: str, statement: str, count: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while connections(url, statement) != count:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.02)
 
@@ -61,7 +61,7 @@ async def test_a_quiet_process_has_few_connections(postgres_url: str) -> None:  
 
 
 async def test_no_line_waits_for_another(lines: Lines, postgres_url: str) -> None:  # E46
-    async with lines.take("read"), asyncio.timeout(10):
+    async with lines.take("read"), asyncio.timeout(20):
         async with lines.take("claim") as second, lines.take("settle") as third:
             assert await second.fetchval("SELECT 1") == await third.fetchval("SELECT 1") == 1
     assert connections(postgres_url) == 3

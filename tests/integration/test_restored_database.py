@@ -143,7 +143,7 @@ async def test_numbers_are_raised_when_nobody_is_between_a_number_and_its_commit
             waits = (
                 "SELECT count(*) FROM pg_locks WHERE relation = 'holdfast.event'::regclass AND NOT granted"
             )
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(20):
                 while db.execute(waits) != [(1,)]:  # noqa: ASYNC110 - the server tells nobody who waits
                     await asyncio.sleep(0.01)
             assert not raising.done()

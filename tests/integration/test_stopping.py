@@ -34,5 +34,5 @@ async def test_a_worker_stops_although_its_only_slot_is_asked_for(
         for _ in range(10):
             await asyncio.sleep(0)
         answer.set()
-        done, _ = await asyncio.wait([worker], timeout=5)
+        done, _ = await asyncio.wait([worker], timeout=20)
         assert done == {worker}

@@ -439,7 +439,7 @@ async def test_an_open_transaction_of_a_caller_holds_nobody_up(postgres_url: str
         await work(app)
         async with callers.by_async_psycopg(db) as caller:
             await ship.options(connection=caller.connection, key="ann").enqueue(1)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 await ship.enqueue_many([2, 3], key="ann")
                 await work(app)
             assert ran == [0, 2, 3]

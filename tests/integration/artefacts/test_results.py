@@ -169,7 +169,7 @@ async def test_a_replaced_worker_writes_over_nothing(
     async with app:
         handle = await make.enqueue()
         slow = asyncio.create_task(app.run_worker(duties=False))
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), 20)
         engine = await app.engine()
         table = "holdfast.session" if db.is_postgres else "holdfast_session"
         column, value = ("expires_at", "'2000-01-01'") if db.is_postgres else ("expires_mono", "0")
@@ -182,7 +182,7 @@ async def test_a_replaced_worker_writes_over_nothing(
         assert await handle.result("1s") == "new" * 1000
         row = await app.job(handle.id)
         go_on.set()
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 20)
         slow.cancel()  # in order: it settles what it has
         await asyncio.gather(slow, return_exceptions=True)
         assert await handle.result("1s") == "new" * 1000
