@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -13,6 +14,8 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
+
+from tests.services.postgres import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -31,13 +34,9 @@ _open = build_opener(ProxyHandler({})).open
 def two_free_ports() -> int:
     """The first of two ports in a row that nobody listens on."""
     for _ in range(50):
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
+        port = free_port()
+        with socket.socket() as second, contextlib.suppress(OSError):
+            second.bind(("127.0.0.1", port + 1))
             return port
     pytest.fail("no two free ports in a row")
 

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import importlib.util
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -309,6 +310,9 @@ def _works(*command: str | Path) -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that nobody has, below those that the system gives away by itself: it stays free until it is used."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
