@@ -20,8 +20,8 @@ from tests.integration.endpoint import ALLOW, Endpoint
 from tests.integration.world import ONCE, Database, new_app, until, work, working
 
 
-def make_app(url: str) -> Holdfast:
-    app = new_app(url, outbound_allow=ALLOW, lease="2s")
+def make_app(url: str, **settings: Any) -> Holdfast:
+    app = new_app(url, outbound_allow=ALLOW, **settings)
 
     @app.task(retry=ONCE)
     async def convert(name: str) -> str:
@@ -415,7 +415,7 @@ import asyncio, sys
 import holdfast.worker.claiming
 from tests.integration.test_webhooks import make_app
 holdfast.worker.claiming.REFRESH_EVERY = 0.1
-asyncio.run(make_app(sys.argv[1]).run_worker())
+asyncio.run(make_app(sys.argv[1], lease="2s").run_worker())
 """
 
 
