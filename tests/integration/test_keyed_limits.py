@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -19,21 +19,26 @@ pytestmark = pytest.mark.anyio
 
 
 class Meter:
-    """How many ran at once, by name."""
+    """How many ran at once, by name. Those of a name wait until *together* of them do: where they may, they meet."""
 
-    def __init__(self) -> None:
+    def __init__(self, **together: int) -> None:
+        self._together = together
+        self._met: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.running: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
 
     async def run(self, name: str) -> None:
         self.running[name] += 1
         self.most[name] = max(self.most[name], self.running[name])
+        if self.most[name] >= self._together.get(name, 1):
+            self._met[name].set()
+        await self._met[name].wait()
         await asyncio.sleep(0.02)
         self.running[name] -= 1
 
 
 async def test_of_one_owner_so_many_run_at_a_time(db: Database, app: Holdfast) -> None:  # E26
-    meter = Meter()
+    meter = Meter(ann=2, bob=2, nobody=3)
 
     @app.task(limits=Limits(per_owner=Limit(concurrency=2)))
     async def report(owner_name: str) -> None:
@@ -51,7 +56,7 @@ async def test_of_one_owner_so_many_run_at_a_time(db: Database, app: Holdfast) -
 
 
 async def test_of_one_key_so_many_run_at_a_time(db: Database, app: Holdfast) -> None:  # E26
-    meter = Meter()
+    meter = Meter(a=3, b=3)
 
     @app.task(limits=Limits(per_key=Limit(concurrency=3)))
     async def sync(account: str) -> None:

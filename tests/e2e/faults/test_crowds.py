@@ -12,8 +12,13 @@ pytestmark = pytest.mark.slow
 
 
 async def test_eight_workers_start_each_of_a_thousand_jobs_once(site: Site) -> None:  # E4 E5
-    await site.crew(8, lease="10s", heartbeat="3s")  # eight on two cores: slow is not dead
-    ids = await site.enqueue_many("nothing", [{}] * 1000)
+    # Eight on two cores: slow is not dead.
+    await site.crew(8, "--concurrency", "4", lease="10s", heartbeat="3s")
+    ids = await site.enqueue_many("gate", [{"name": "open"}] * 5)  # one more than any of them can hold
+    for one in ids:
+        await site.started(one)
+    ids += await site.enqueue_many("nothing", [{}] * 995)
+    site.flag("open")
     await site.drained()
     starts = Counter(line["name"] for line in site.journal("start"))
     assert starts == Counter(ids)

@@ -34,6 +34,8 @@ SHORT = {
     "HOLDFAST_GRACE": "10s",
 }
 LEASE = 1.0
+#: Of workers whose jobs nobody is to take: one that does not get a core for a second or two has not lost them.
+PATIENT = {"lease": "20s"}
 PATIENCE = 40.0
 ENDS = {"complete", "failed", "cancelled", "timed_out"}
 #: Kinds of events that end the attempt which a `processing` began.

@@ -62,34 +62,36 @@ async def test_many_failures_at_once_are_all_retried_and_all_end(
     jobs = 200
     async with make_world(sittings=16, options={"min_concurrency": 2}).open(credits=jobs) as world:
         urls = [f"https://example.com/fail-1/{number}" for number in range(jobs)]
-        began = time.monotonic()
         ids = await asyncio.gather(*(world.shot(url=url) for url in urls))
 
         async def all_ended() -> bool:
             return (await world.app.counts()).get("complete", 0) >= jobs
 
-        await eventually(all_ended, every=0.1)
+        await eventually(all_ended, every=0.1, within=60)
         easel = world.browser
         assert isinstance(easel, Easel)
         assert {easel.taken[url] for url in urls} == {2}  # once, and once more
         assert await world.balance() == (0, 0, jobs)
         assert (await world.look(ids[0]))["retryCount"] == 1
-        assert time.monotonic() - began < 15
 
 
 async def test_a_second_worker_takes_its_share_and_the_queue_empties(
     make_world: Callable[..., World],
 ) -> None:  # S11
     async with make_world(sittings=2).open(works=False) as world:
-        ids = await asyncio.gather(*(world.shot(url=f"{PAGE}/{number}") for number in range(60)))
+        easel = world.browser
+        assert isinstance(easel, Easel)
+        urls = [f"https://example.com/hang/{number}" for number in range(60)]
+        ids = await asyncio.gather(*(world.shot(url=url) for url in urls))
         [queue] = [one for one in await world.app.queues() if one.name == "screenshots"]
         assert queue.waiting == 60
         async with world.working(), world.working():
 
             async def both() -> bool:
-                return len(await world.app.workers()) == 2
+                return easel.taken.total() > 2  # more than one of them has room for
 
             await eventually(both)
+            easel.free.set()
             for job_id in ids:
                 await world.ended(job_id)
         begun = [event for event in await world.app.events(limit=2000) if event.kind == "processing"]
