@@ -11,7 +11,7 @@ import pytest
 from holdfast.domain.job import Settlement
 from holdfast.domain.verdict import Complete, Failure, RetryAfter
 from holdfast.engine.ports import Answer
-from tests.e2e.faults.world import Site
+from tests.e2e.faults.world import PATIENT, Site
 
 
 async def count_on_from(site: Site, number: int) -> None:
@@ -38,7 +38,7 @@ async def test_work_goes_on_past_so_many_bits(site: Site, bits: int) -> None:  #
     await count_on_from(site, edge - 30)
     ids = await site.enqueue_many("flaky", [{"value": n} for n in range(50)])
     ids += [await site.enqueue("echo", value=n) for n in range(20)]
-    worker = site.worker("--until-idle", "--concurrency", "4")
+    worker = site.worker("--until-idle", "--concurrency", "4", **PATIENT)
     assert await worker.ended() == 0
     rows = [await site.app.job(one) for one in ids]
     assert {row.state for row in rows} == {"complete"}

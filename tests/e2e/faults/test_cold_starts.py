@@ -16,7 +16,7 @@ from holdfast.stores.shapes import OVERRUN_MARGIN
 from holdfast.worker import processes
 from holdfast.worker.processes import COLD_START, ChildEnded, NotReady, ProcessPool
 from tests.e2e.faults import slow_start
-from tests.e2e.faults.world import Site, alive, eventually
+from tests.e2e.faults.world import PATIENT, Site, alive, eventually
 
 LIMIT = 1.0  #: the timeout of `linger`
 
@@ -51,7 +51,7 @@ def test_the_store_allows_for_a_cold_start() -> None:  # E41
 @pytest.mark.slow
 async def test_the_start_of_a_process_is_not_charged_to_its_job(site: Site) -> None:  # E41
     job_id = await site.enqueue("linger", name="cold", seconds=LIMIT / 10)
-    worker = site.worker(faults_slow_start=f"{1.2 * LIMIT}")
+    worker = site.worker(faults_slow_start=f"{1.2 * LIMIT}", **PATIENT)
     row = await site.reaches(job_id, "complete")
     assert (row.attempt, len(site.journal("start", "cold"))) == (1, 1)
     assert ended(await site.kinds(job_id)) == ["queued", "complete"]
@@ -61,13 +61,14 @@ async def test_the_start_of_a_process_is_not_charged_to_its_job(site: Site) -> N
 @pytest.mark.slow
 async def test_a_handler_that_overruns_is_killed_when_its_own_time_is_over(site: Site) -> None:  # E2a E41
     job_id = await site.enqueue("linger", name="endless", seconds=60)
-    await site.worker(faults_slow_start=f"{LIMIT}").ready()
+    await site.worker(faults_slow_start=f"{LIMIT}", **PATIENT).ready()
     row = await site.reaches(job_id, "failed")
     assert (row.error_code, row.attempt, row.crashes) == ("EXECUTION_TIMEOUT", 1, 0)
     assert ended(await site.kinds(job_id)) == ["queued", "failed"]
     [start] = site.journal("start", "endless")
     last = max(line["at"] for line in site.journal("alive", "endless"))
-    assert 0.7 * LIMIT < last - start["at"] < LIMIT + COLD_START  # its own time, all of it
+    # Its own time, and not what its start has left of it: nothing. Where others have the cores it writes less often.
+    assert 0.3 * LIMIT < last - start["at"] < LIMIT + COLD_START
     assert not alive(start["pid"])
 
 
@@ -76,8 +77,8 @@ async def test_a_job_whose_process_starts_too_slowly_is_given_back_until_it_is_r
     sqlite_site: Site,
 ) -> None:  # E9 E41
     site = sqlite_site
-    job_id = await site.enqueue("linger", name="later", seconds=0.8 * LIMIT)
-    await site.worker(faults_slow_start=f"{COLD_START + 2}").ready()
+    job_id = await site.enqueue("linger", name="later", seconds=LIMIT / 10)
+    await site.worker(faults_slow_start=f"{COLD_START + 2}", **PATIENT).ready()
     row = await site.reaches(job_id, "complete")
     kinds = await site.kinds(job_id)
     assert kinds == [

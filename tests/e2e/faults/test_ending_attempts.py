@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from tests.e2e.faults.world import Site, alive, eventually
+from tests.e2e.faults.world import PATIENT, Site, alive, eventually
 
 pytestmark = pytest.mark.slow
 
 
 async def test_a_hard_timeout_ends_each_kind_of_handler(site: Site) -> None:  # E2a E41
-    await site.worker("--concurrency", "3").ready()
+    await site.worker("--concurrency", "3", **PATIENT).ready()
     await site.reaches(await site.enqueue("burn", name="warm", seconds=0), "complete")  # its child is kept
     ids = {
         "async": await site.enqueue("gate_limited", name="never"),
@@ -36,7 +36,7 @@ async def test_a_hard_timeout_ends_each_kind_of_handler(site: Site) -> None:  # 
 async def test_a_thread_that_overran_keeps_its_slot_until_it_ends(sqlite_site: Site) -> None:  # E41
     site = sqlite_site
     job_id = await site.enqueue("deaf_limited", name="open")
-    await site.worker("--concurrency", "1").ready()
+    await site.worker("--concurrency", "1", **PATIENT).ready()
     await site.reaches(job_id, "failed")
     next_one = await site.enqueue("echo", value=1)
     await asyncio.sleep(0.5)
@@ -51,7 +51,7 @@ async def test_a_cancel_from_elsewhere_stops_what_runs(site: Site) -> None:  # E
         "thread": await site.enqueue("listening", seconds=60),
         "process": await site.enqueue("burn", name="fire", seconds=60),
     }
-    await site.worker("--concurrency", "3").ready()
+    await site.worker("--concurrency", "3", **PATIENT).ready()
     await site.started(ids["async"])
     await site.started(ids["thread"])
     [fire] = await site.started("fire")

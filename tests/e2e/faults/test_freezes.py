@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.e2e.faults.world import LEASE, Site, eventually
+from tests.e2e.faults.world import LEASE, PATIENT, Site, eventually
 from tests.services.proxy import Proxy
 
 pytestmark = pytest.mark.slow
@@ -18,7 +18,7 @@ async def test_what_a_frozen_worker_writes_when_it_wakes_is_refused(site: Site, 
     frozen = await site.worker().ready()
     await site.started(job_id)
     frozen.signal(signal.SIGSTOP)
-    await site.worker().ready()
+    await site.worker(**PATIENT).ready()
     row = await site.reaches(job_id, "complete")
     assert (row.result, row.attempt) == ("by attempt 2", 2)
     site.flag("go on")

@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.job import JobId, JobSpec, Lane, NewJob
 from holdfast.wiring import SystemClock
 from tests.e2e.faults.app import make_app
-from tests.e2e.faults.world import Site
+from tests.e2e.faults.world import PATIENT, Site
 
 HOUR = timedelta(hours=1)
 
@@ -25,7 +25,7 @@ async def test_jobs_that_cannot_be_read_are_buried_and_unknown_ones_wait(site: S
     future = NewJob(JobId(new_id()), "{}", JobSpec(lane=Lane("default", "from_the_future")))
     await store.enqueue([future])
     good = await site.enqueue_many("echo", [{"value": n} for n in range(20)])
-    [worker] = await site.crew(1)
+    [worker] = await site.crew(1, **PATIENT)
     for one in good:
         assert (await site.reaches(one, "complete")).attempt == 1
     for job in unreadable:
@@ -47,7 +47,7 @@ async def test_a_worker_in_another_time_zone_keeps_the_same_times(site: Site) ->
         await site.app.tasks["echo"].options(run_at=datetime.now(UTC) + timedelta(seconds=1)).enqueue(value=2)
     ).id
     failing = await site.enqueue("fail")
-    await site.crew(1, tz="Asia/Kathmandu")  # 5 h 45 min ahead
+    await site.crew(1, tz="Asia/Kathmandu", **PATIENT)  # 5 h 45 min ahead
     for one in (later, moment):
         row = await site.reaches(one, "complete")
         assert row.started_at is not None

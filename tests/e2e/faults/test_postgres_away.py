@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StoreError
-from tests.e2e.faults.world import Site, eventually
+from tests.e2e.faults.world import PATIENT, Site, eventually
 from tests.services.postgres import Postgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
@@ -74,7 +74,7 @@ async def test_workers_survive_the_loss_of_every_connection(
 ) -> None:  # E5
     site = postgres_site
     running = await site.enqueue("gate", name="open")
-    [worker] = await site.crew(1)
+    [worker] = await site.crew(1, **PATIENT)
     await site.started(running)
     for _ in range(3):  # three flaps
         postgres.execute(

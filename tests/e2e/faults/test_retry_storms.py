@@ -13,7 +13,7 @@ from holdfast.domain.job import Claimed, JobId, Settlement
 from holdfast.domain.verdict import Bury, Complete, Failure, RetryAfter, Verdict
 from holdfast.errors import Conflict
 from tests.e2e.faults.app import make_app
-from tests.e2e.faults.world import Site, eventually
+from tests.e2e.faults.world import PATIENT, Site, eventually
 
 HOUR = timedelta(hours=1)
 BOOM = Failure.of("NETWORK", "boom")
@@ -156,7 +156,7 @@ async def test_the_same_dedupe_key_two_hundred_times_is_one_job(
 @pytest.mark.slow
 async def test_an_idle_worker_finds_a_job_that_is_retried_by_hand(site: Site) -> None:  # E33
     job_id = await site.enqueue("fatal")
-    await site.crew(1)
+    await site.crew(1, **PATIENT)
     await site.reaches(job_id, "failed")
     for generation in (2, 3):
         await site.app.retry(job_id)

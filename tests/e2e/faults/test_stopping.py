@@ -13,14 +13,14 @@ import pytest
 from holdfast.domain.job import Claimed
 from holdfast.worker.worker import Worker as InProcess
 from tests.e2e.faults.app import make_app
-from tests.e2e.faults.world import Site, alive, eventually
+from tests.e2e.faults.world import PATIENT, Site, alive, eventually
 
 pytestmark = pytest.mark.slow
 
 
 async def test_what_runs_finishes_and_what_waits_stays_in_line(site: Site) -> None:  # E9 E31
     running = [await site.enqueue("gate", name="open") for _ in range(2)]
-    worker = await site.worker("--concurrency", "2").ready()
+    worker = await site.worker("--concurrency", "2", **PATIENT).ready()
     for one in running:
         await site.started(one)
     waiting = [await site.enqueue("gate", name="open") for _ in range(4)]
@@ -45,7 +45,7 @@ async def test_what_is_not_finished_within_the_grace_is_given_back(site: Site) -
         "thread": await site.enqueue("deaf", name="never"),
         "process": await site.enqueue("burn", name="fire", seconds=60),
     }
-    worker = await site.worker(grace="500ms").ready()
+    worker = await site.worker(grace="500ms", **PATIENT).ready()
     await site.started(ids["async"])
     await site.started(ids["thread"])
     [fire] = await site.started("fire")
@@ -66,7 +66,7 @@ async def test_what_is_not_finished_within_the_grace_is_given_back(site: Site) -
 async def test_a_handler_that_swallows_its_cancellation_is_cancelled_again(sqlite_site: Site) -> None:  # E31
     site = sqlite_site
     job_id = await site.enqueue("stubborn", times=2)
-    worker = await site.worker(grace="100ms").ready()
+    worker = await site.worker(grace="100ms", **PATIENT).ready()
     await site.started(job_id)
     worker.signal(signal.SIGTERM)
     assert await worker.ended(20) == 0
@@ -80,7 +80,7 @@ async def test_a_handler_that_never_stops_is_left_behind_and_its_job_given_back(
 ) -> None:  # E9 E31
     stubborn = await site.enqueue("stubborn", times=-1)
     other = await site.enqueue("gate", name="open")
-    worker = await site.worker(grace="100ms").ready()
+    worker = await site.worker(grace="100ms", **PATIENT).ready()
     await site.started(stubborn)
     await site.started(other)
     worker.signal(signal.SIGTERM)
@@ -102,7 +102,7 @@ async def test_a_handler_that_never_stops_is_left_behind_and_its_job_given_back(
 async def test_a_parent_of_several_workers_ends_when_a_handler_never_stops(sqlite_site: Site) -> None:  # E31
     site = sqlite_site
     job_id = await site.enqueue("stubborn", times=-1)
-    parent = site.worker("--processes", "2", grace="100ms")
+    parent = site.worker("--processes", "2", grace="100ms", **PATIENT)
     [start] = await site.started(job_id)
     parent.signal(signal.SIGTERM)
     assert await parent.ended(25) == 0
@@ -145,7 +145,7 @@ async def test_what_a_claim_brings_after_the_stop_is_given_back(
 async def test_a_second_signal_does_not_wait_for_the_grace(postgres_site: Site) -> None:  # E9 E31
     site = postgres_site
     job_id = await site.enqueue("burn", name="fire", seconds=60)
-    worker = await site.worker(grace="60s").ready()
+    worker = await site.worker(grace="60s", **PATIENT).ready()
     [fire] = await site.started("fire")
     worker.signal(signal.SIGTERM)
     await asyncio.sleep(0.3)
@@ -160,14 +160,14 @@ async def test_a_second_signal_does_not_wait_for_the_grace(postgres_site: Site) 
 async def test_a_worker_told_to_stop_while_it_starts_does_stop(site: Site) -> None:  # E31
     ids = await site.enqueue_many("echo", [{"value": n} for n in range(50)])
     for delay in (0.0, 0.1, 0.2, 0.3, 0.5):
-        worker = site.worker()
+        worker = site.worker(**PATIENT)
         await asyncio.sleep(delay)
         worker.signal(signal.SIGTERM)
         # Before it listens the signal ends it; afterwards it ends in order.
-        assert await worker.ended(15) in (0, -signal.SIGTERM), worker.log
+        assert await worker.ended() in (0, -signal.SIGTERM), worker.log
         assert "Traceback" not in worker.log
     assert (await site.app.counts())["processing"] == 0
-    await site.worker("--until-idle").ended()
+    await site.worker("--until-idle", **PATIENT).ended()
     stories = await site.consistent(ids)
     assert {(await site.app.job(one)).attempt for one in ids} == {1}
     assert all(event.kind != "reclaimed" for story in stories.values() for event in story)
@@ -177,14 +177,14 @@ async def test_a_stop_in_the_moment_in_which_handlers_raise_makes_no_second_copy
     site: Site,
 ) -> None:  # E5 E31
     ids = [await site.enqueue("fail_at", name="now") for _ in range(20)]
-    worker = await site.worker("--concurrency", "20").ready()
+    worker = await site.worker("--concurrency", "20", **PATIENT).ready()
     for one in ids:
         await site.started(one)
     site.flag("now")
     worker.signal(signal.SIGTERM)
     assert await worker.ended() == 0
     assert (await site.app.counts())["processing"] == 0
-    await site.worker("--until-idle").ended()
+    await site.worker("--until-idle", **PATIENT).ended()
     stories = await site.consistent(ids)
     for one in ids:
         row = await site.app.job(one)
@@ -200,7 +200,7 @@ async def test_a_job_that_raises_while_it_is_given_back_is_in_one_place_only(sit
     for turn, delay in enumerate((0.0, 0.004, 0.008)):
         batch = [await site.enqueue("fail_at", name=f"now {turn}") for _ in range(15)]
         batch += [await site.enqueue("fail_when_cancelled") for _ in range(5)]
-        worker = await site.worker("--concurrency", "60", grace="0s").ready()
+        worker = await site.worker("--concurrency", "60", grace="0s", **PATIENT).ready()
         for one in (*ids, *batch):
             if (await site.app.job(one)).state in ("queued", "processing"):
                 await site.started(one)
@@ -212,7 +212,7 @@ async def test_a_job_that_raises_while_it_is_given_back_is_in_one_place_only(sit
         assert await (await site.store()).violations() == []
         ids += batch
     site.flag("let go")
-    assert await site.worker("--until-idle").ended() == 0
+    assert await site.worker("--until-idle", **PATIENT).ended() == 0
     stories = await site.consistent(ids)
     for one in ids:
         row = await site.app.job(one)
