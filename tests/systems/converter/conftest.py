@@ -35,8 +35,8 @@ def shared_site(
     database_url: str, faulty_gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningSite]:
     folder = tmp_path_factory.mktemp("site")
-    knobs: dict[str, Any] = {"GATEWAY_TIMEOUT_MS": "1500", "RETRY_BASE_DELAY_MS": str(BASE_DELAY_MS)}
-    with RunningSite(folder, database_url, faulty_gateway, WORKER_LEASE_TTL_SEC="3", **knobs) as running:
+    knobs: dict[str, Any] = {"RETRY_BASE_DELAY_MS": str(BASE_DELAY_MS)}
+    with RunningSite(folder, database_url, faulty_gateway, **knobs) as running:
         yield running
 
 

@@ -30,7 +30,7 @@ def assert_spaced(site: RunningSite, job_id: str) -> None:
     for before, after, factor in ((first, second, 1), (second, third, 2)):
         assert before.ended_at is not None
         waited = (after.started_at - before.ended_at).total_seconds() * 1000
-        assert factor * BASE_DELAY_MS <= waited < factor * BASE_DELAY_MS + 2000  # a busy machine may be late
+        assert factor * BASE_DELAY_MS <= waited < factor * BASE_DELAY_MS + 5000  # a busy machine may be late
 
 
 def test_a_pdf_goes_in_and_xml_comes_out(site: RunningSite) -> None:  # C2
@@ -88,7 +88,13 @@ def test_a_gateway_that_answers_502_is_asked_three_times(site: RunningSite) -> N
 
 def test_a_gateway_that_does_not_answer_is_asked_three_times(site: RunningSite) -> None:  # C4
     site.gateway.fault(hang=True)
-    job = site.converted(some("hangs"))
+    site.stop_workers()
+    site.start_worker(GATEWAY_TIMEOUT_MS="500")  # the others have all the time of a busy machine
+    try:
+        job = site.converted(some("hangs"))
+    finally:
+        site.stop_workers()
+        site.start_worker()
     assert (job["state"], job["error_code"], job["attempt"]) == ("failed", "GW_TIMEOUT", 3)
     assert_spaced(site, job["id"])
 
@@ -108,11 +114,12 @@ def test_a_result_that_cannot_be_written_is_tried_once_more(site: RunningSite) -
 
 
 def test_a_download_before_the_end_is_409(site: RunningSite) -> None:  # C2
-    site.gateway.fault(latency_ms=700)
+    site.gateway.fault(hang=True)
     job_id = site.upload(some("slow")).json()["id"]
     answer = site.http.get(f"/api/jobs/{job_id}/download")
     assert (answer.status_code, answer.json()["code"]) == (409, "NOT_READY")
     assert answer.json()["detail"] == "Conversion not finished yet."
+    site.gateway.http.delete("/faults")
     assert site.until(job_id)["state"] == "complete"
     assert site.http.get(f"/api/jobs/{job_id}/download").status_code == 200
 
