@@ -71,7 +71,7 @@ def environment(world: World, **more: str) -> dict[str, str]:
         "RETRY_FIRST_MS": "10",
         "CIRCUIT_WINDOW": "1000",
         "CIRCUIT_FAIL_THRESHOLD": "1",
-        "WORKER_LEASE_TTL_SEC": "2",
+        "WORKER_LEASE_TTL_SEC": "5",
         "HOLDFAST_LOG_LEVEL": "error",
         **more,
     }

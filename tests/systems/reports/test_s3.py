@@ -98,7 +98,7 @@ async def test_a_bucket_that_is_away_is_waited_for_and_the_answer_is_kept(
     server: S3, world: World, bucket: Proxy
 ) -> None:  # P3 E40
     source = put(server, "in/away.txt", invoice(9))
-    world.provider.fault(latency_ms=1_500)
+    world.provider.fault(latency_ms=3_000)
     async with world.working():
         handle = await world.reports.report.enqueue(source, "invoice")
         async with asyncio.timeout(20):
