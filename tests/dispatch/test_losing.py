@@ -88,7 +88,7 @@ async def _is_back(app: Holdfast) -> bool:
 async def test_one_that_never_was_there_keeps_nobody_from_working(url: str) -> None:  # E45
     book = Ledger(url, "redis://127.0.0.1:1/0")
     async with book.app as app:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             for number in range(20):
                 await book.note.enqueue(number)
             async with working(app):

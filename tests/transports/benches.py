@@ -29,6 +29,7 @@ from tests.services.redis import RedisServer
 
 _numbers = itertools.count(1)
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
+ANSWER_WITHIN = 20.0  #: of an endpoint
 SECRET = "whsec_" + "aGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8h"
 
 
@@ -77,7 +78,7 @@ class Bench(Protocol):
 def transport_of(bench: Bench, address: str | None = None, **options: Any) -> Transport:
     address = address or bench.address
     target = read_target(bench.topic, address, {**bench.options, **options})
-    calls = Outbound(allowed=networks("127.0.0.0/8"), seconds=2)
+    calls = Outbound(allowed=networks("127.0.0.0/8"), seconds=ANSWER_WITHIN)
     return make_transport(address, {bench.topic: target}, SystemClock(), lambda: calls)
 
 

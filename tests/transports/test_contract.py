@@ -46,6 +46,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nats_module, "CONFIRM_WITHIN", 0.5)
     monkeypatch.setattr(nats_module, "CONNECT_WITHIN", 1.0)
     monkeypatch.setattr("holdfast.transports.redis.ANSWER_WITHIN", 0.5)
+    monkeypatch.setattr("tests.transports.benches.ANSWER_WITHIN", 0.5)
 
 
 def undelivered(answers: list[Delivery]) -> list[Undelivered]:
@@ -113,7 +114,7 @@ async def test_a_confirm_that_does_not_come_is_no_delivery(  # E44
     try:
         await delivered_in_the_end(transport, bench)
         bench.proxy.black_hole = True
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             [answer] = undelivered(await transport.deliver([a_message(bench.topic)]))
         assert answer.away
         bench.proxy.heal()
