@@ -13,7 +13,7 @@ import pytest
 from holdfast.domain.job import Claimed
 from holdfast.worker.worker import Worker as InProcess
 from tests.e2e.faults.app import make_app
-from tests.e2e.faults.world import PATIENT, Site, alive, eventually
+from tests.e2e.faults.world import PATIENT, Site, alive, eventually, has_taken
 
 pytestmark = pytest.mark.slow
 
@@ -148,6 +148,7 @@ async def test_a_second_signal_does_not_wait_for_the_grace(postgres_site: Site) 
     worker = await site.worker(grace="60s", **PATIENT).ready()
     [fire] = await site.started("fire")
     worker.signal(signal.SIGTERM)
+    await eventually(lambda: has_taken(worker.pid, signal.SIGTERM), "the first to arrive")
     await asyncio.sleep(0.3)
     assert worker.process.poll() is None  # the first one waits
     worker.signal(signal.SIGTERM)

@@ -260,6 +260,13 @@ def _check_story(row: JobRow, events: list[Event]) -> None:
     assert ends[-1] == ("timed_out" if row.error_code == "TIMEOUT" else str(row.state)), told
 
 
+def has_taken(pid: int, number: signal.Signals) -> bool:
+    """Whether a signal has reached its process: a second one before that would be lost."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    [waiting] = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith("ShdPnd:")]
+    return not waiting >> (number - 1) & 1
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
     try:
