@@ -28,7 +28,7 @@ QUICK = {
     "OUTBOX_POLL_INTERVAL_MS": "1000",
     "RETRY_BASE_MS": "50",
     "RETRY_JITTER_MS": "50",
-    "WORKER_LEASE_MS": "1500",
+    "WORKER_LEASE_MS": "4000",  # a second call of the provider is to mean that a worker was lost
     "PROVIDER_TIMEOUT_MS": "5000",
     "CIRCUIT_COOLDOWN_MS": str(round(COOLDOWN * 1000)),
     "CALLBACK_BASE_MS": "200",
