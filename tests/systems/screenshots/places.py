@@ -139,7 +139,7 @@ class Inside:
         return False
 
 
-def until(true: Callable[[], bool], seconds: float = 5.0) -> bool:
+def until(true: Callable[[], bool], seconds: float = 20.0) -> bool:
     """Whether it became true in time."""
     end = time.monotonic() + seconds
     while not true():

