@@ -19,7 +19,7 @@ import pytest
 from holdfast.cli.exits import DATABASE
 from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.http import api
-from tests.e2e.faults.world import ROOT, Site, eventually
+from tests.e2e.faults.world import PATIENT, ROOT, Site, eventually
 from tests.services import zygote
 
 pytestmark = pytest.mark.slow
@@ -160,7 +160,7 @@ async def test_a_full_disk_is_told_and_nothing_is_half_stored(
 ) -> None:  # E5 E50
     async with Site(f"sqlite:///{small_disk / 'jobs.db'}", tmp_path) as site:
         running = await site.enqueue("gate", name="open")
-        [worker] = await site.crew(1)
+        [worker] = await site.crew(1, **PATIENT)
         await site.started(running)
         filler, ids = fill(small_disk), list[str]()
         full = await until_full(site, ids)
