@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -25,6 +27,7 @@ VALUES: dict[str, list[Any]] = {
     "timestamptz": [NOW],
     "interval": [timedelta(seconds=1.5)],
     "uuid": [uuid.uuid4()],
+    "jsonb": ['{"a": 1}', None],
 }
 
 
@@ -54,6 +57,25 @@ async def test_arrays_are_looked_up_once_for_all_connections(
             assert await connection.fetchval(f"SELECT $1::{kind}[]", values) == values
         await connection.close()
     assert len(asked) == 1
+
+
+async def test_all_that_our_statements_and_tables_are_made_of_is_looked_up_together(
+    postgres_url: str,
+) -> None:
+    connection = await Lines(postgres_url).connect()
+    folder = Path(arrays.__file__).parent
+    named = {
+        name
+        for file in (*folder.glob("sql/*.sql"), *folder.glob("*.py"))
+        for name in re.findall(r"::([a-z][a-z0-9 ]*)\[\]", file.read_text())
+    }
+    cast = await connection.fetch("SELECT unnest($1::text[])::regtype::oid", [f"{name}[]" for name in named])
+    columns = await connection.fetch(
+        "SELECT DISTINCT atttypid FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid"
+        " WHERE attrelid::regclass::text LIKE 'holdfast.%' AND typcategory = 'A'"
+    )
+    await connection.close()
+    assert {number for [number] in (*cast, *columns)} - arrays._OURS == set()
 
 
 async def test_what_a_database_has_of_its_own_is_looked_up_there(

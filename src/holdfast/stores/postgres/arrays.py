@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncpg
 
-#: boolean, bytea, smallint, integer, text, bigint, double precision, timestamptz, interval and uuid, each as an array.
-_OURS = frozenset({1000, 1001, 1005, 1007, 1009, 1016, 1022, 1185, 1187, 2951})
+#: boolean, bytea, smallint, integer, text, bigint, double precision, timestamptz, interval, uuid and jsonb, each as an array.
+_OURS = frozenset({1000, 1001, 1005, 1007, 1009, 1016, 1022, 1185, 1187, 2951, 3807})
 _told: list[Any] = []
 
 if TYPE_CHECKING:
