@@ -84,6 +84,15 @@ class InGroups(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Groups that have ended are forgotten: xdist counts what is open in all of them, after each test."""
+        test_id = self.registered_collections[node][item_index]
+        group = self.assigned_work[node][group_of(test_id)]
+        group[test_id] = True
+        if all(group.values()):
+            del self.assigned_work[node][group_of(test_id)]
+        self._reschedule(node)
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InGroups:
