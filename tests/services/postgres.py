@@ -182,20 +182,28 @@ class Postgres:
 
     def drop_database(self, name: str) -> None:
         self.databases.discard(name)
+        self._end_sessions(name)
         self._administer(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def execute(self, statement: str | sql.Composed, database: str = "postgres") -> None:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement)
 
-    def _administer(self, statement: sql.Composed) -> None:
+    def _end_sessions(self, name: str) -> None:
+        """Whoever is still there, such as a pooler, is gone in a millisecond or two; the server itself, when it drops a
+        database by force, looks again only after a tenth of a second."""
+        words = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}"
+        until = time.monotonic() + 1
+        while self._administer(sql.SQL(words).format(name)).rowcount and time.monotonic() < until:
+            time.sleep(0.002)
+
+    def _administer(self, statement: sql.Composed) -> psycopg.Cursor[Any]:
         """On a connection that is kept: a new one for each test's database takes longer than to make that."""
         for _ in range(2):
             if self._admin is None or self._admin.closed:
                 self._admin = psycopg.connect(self.url("postgres"), autocommit=True)
             try:
-                self._admin.execute(statement)
-                return
+                return self._admin.execute(statement)
             except psycopg.OperationalError:  # the server was killed and started again meanwhile
                 self._admin.close()
         raise RuntimeError("the server cannot be reached")
