@@ -20,6 +20,7 @@
 | `nats_server`      | session  | a running `NatsServer`                                                    |
 """
 
+import atexit
 import fcntl
 import gc
 import itertools
@@ -111,11 +112,20 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 _ran_by: dict[str, str] = {}
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):  # registered early: it is done last
+        atexit.register(_leave)
     memory = in_memory()
     if memory is not None:  # for the folders of the tests, with thousands of small files
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
     gc.disable()  # until all is collected, which stays until the end: looking through it again and again is a waste
+
+
+def _leave() -> None:
+    """To take apart all that is in memory before a test process ends takes seconds, with everybody waiting."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
