@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 from typing import IO
@@ -10,6 +11,8 @@ from typing import IO
 #: A file that is being written ends with this; one that is left over is of a process that was killed.
 PART = ".part"
 _BUFFER = 64 * 1024
+#: What a file system without hard links answers. There two who publish at the very same moment may replace each other.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Part:
@@ -40,15 +43,25 @@ class Part:
         with self._opened() as file:
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(self._part, self._target)  # a rename would replace what is there
-        self._part.unlink(missing_ok=True)
+        self._name()
         self._file = None
         folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+    def _name(self) -> None:
+        try:
+            os.link(self._part, self._target)  # a rename would replace what is there
+        except FileExistsError:
+            pass
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if not self._target.exists():
+                self._part.replace(self._target)
+        self._part.unlink(missing_ok=True)
 
     def _opened(self) -> IO[bytes]:
         if self._file is None:

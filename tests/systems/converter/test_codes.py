@@ -189,7 +189,17 @@ def test_a_result_appears_whole_or_not_at_all(tmp_path: Path) -> None:  # C6
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_what_was_published_first_stays(tmp_path: Path) -> None:  # C6
+@pytest.mark.parametrize("has_links", [True, False])
+def test_what_was_published_first_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:  # C6
+    def no_links(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if has_links:
+        monkeypatch.setattr(Path, "exists", lambda _: False)  # as whoever looked a moment too early
+    else:
+        monkeypatch.setattr(os, "link", no_links)
     target = tmp_path / "results" / "a.xml"
     for writer, xml in (("2", b"<first/>"), ("1", b"<late/>")):
         with Part(target, writer) as part:
