@@ -319,8 +319,9 @@ def _works(*command: str | Path) -> bool:
 
 def free_port() -> int:
     """One that nobody has, below those that the system gives away by itself: it stays free until it is used."""
-    while True:
+    for _ in range(100):
         port = random.SystemRandom().randrange(10_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+    raise RuntimeError("no port is free between 10000 and 32000")

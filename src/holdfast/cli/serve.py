@@ -60,7 +60,7 @@ def run_serve(
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Like `asyncio.run`, by uvloop where it is installed: a request costs a third less, a call of a handler a tenth."""
+    """Like `asyncio.run`, by uvloop where it is installed: a request costs a third less, a worker 4 to 8 %."""
     try:
         from uvloop import new_event_loop
     except ImportError:

@@ -174,7 +174,7 @@ class Guard:
     def answered(self, call: Call, now: float) -> None:
         """A call went well. Nearly all do, and one more success among nothing but successes tells the limiter alone."""
         ring, budget, limiter = self.ring, self.budget, self.limiter
-        is_calm = ring is None or ring.is_calm
+        is_calm = (ring is None or ring.is_calm) and call.own_trial is None
         if not is_calm or (budget is not None and budget.tokens < budget.capacity):
             self.end(call, outcome_of(None, now - call.began, self.slow_after), now)
             return

@@ -172,7 +172,7 @@ class Admitting:
             admitted = [Admitted(one, None) for one in asking]
         else:
             leave = [*zip(asking, self._dependencies.enter(dependency, asking, trial), strict=True)]
-            admitted = [Admitted(one, given) for one, given in leave if type(given) is Call]
+            admitted = [Admitted(one, given) for one, given in leave if isinstance(given, Call)]
             if len(admitted) < len(leave):
                 refused |= {one.lease: given for one, given in leave if not isinstance(given, Call)}
         unpaid = await self._unpaid([one for one, _ in admitted])

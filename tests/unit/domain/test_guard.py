@@ -245,3 +245,48 @@ def test_a_call_that_is_handed_over_is_slow_by_its_own_time() -> None:  # E20
     assert one.vote(3.5)
     one.end(call, OK, 3.6)
     assert one.calls == 1
+
+
+def test_a_trial_that_goes_well_is_told_also_among_nothing_but_successes() -> None:  # E22
+    one = guard(
+        DependencyPolicy(breaker=BreakerPolicy(window=2, min_calls=2, trials_to_close=3), budget=None)
+    )
+    call(one, FAILED, 0.0, times=2)
+    assert one.vote(0.0)
+    later = 100.0
+    for _ in range(3):
+        assert one.room(later) > 0
+        one.answered(one.begin(later), later)
+    assert not one.vote(later)
+
+
+@given(
+    steps=st.lists(st.tuples(st.sampled_from([OK, OK, OK, FAILED]), st.floats(0.0, 40.0)), max_size=40),
+    window=st.sampled_from([2, 3, 20]),
+    budget=st.sampled_from([None, BudgetPolicy()]),
+)
+@settings(max_examples=60)
+def test_a_success_is_the_same_however_it_is_told(
+    steps: list[tuple[Outcome, float]], window: int, budget: BudgetPolicy | None
+) -> None:  # E20 E23
+    policy = DependencyPolicy(
+        breaker=BreakerPolicy(window=window, min_calls=2, trials_to_close=3), budget=budget
+    )
+    long, short = guard(policy), guard(policy)
+    now = 0.0
+    for outcome, passed in steps:
+        now += passed
+        assert long.room(now) == short.room(now)
+        if not long.room(now):
+            continue
+        one, other = long.begin(now), short.begin(now)
+        now += 0.01
+        long.end(one, outcome, now)
+        if outcome is OK:
+            short.answered(other, now)
+        else:
+            short.end(other, outcome, now)
+        assert one.outcome is other.outcome
+        assert (long.own, long.vote(now), long.calls) == (short.own, short.vote(now), short.calls)
+        if long.budget is not None and short.budget is not None:
+            assert long.budget.tokens == short.budget.tokens
