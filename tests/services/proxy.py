@@ -133,8 +133,13 @@ class Proxy:
 
     async def _close(self) -> None:
         assert self._server is not None
+        # Python 3.11 forgets, open, a connection that is on its way in when its server closes: none comes in any more,
+        # and those that are on their way become links first.
+        self._loop.remove_reader(self._server.sockets[0].fileno())
+        while asyncio.all_tasks() - {asyncio.current_task()}:
+            await self._reset()
+            await asyncio.sleep(0)
         self._server.close()
-        await self._reset()
         await self._server.wait_closed()
 
     async def _reset(self) -> int:

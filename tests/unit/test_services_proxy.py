@@ -1,6 +1,8 @@
 """The faults our tests inject do what their names say, seen from a real client of a real server."""
 
 import asyncio
+import contextlib
+import socket
 import time
 
 import asyncpg
@@ -142,3 +144,13 @@ async def test_delay_and_trickle_slow_an_answer_down(postgres_url: str, postgres
     assert len(await connection.fetchval("SELECT repeat('x', 3000)")) == 3000
     assert time.monotonic() - begun >= 0.25
     await connection.close()
+
+
+def test_connections_on_their_way_in_end_with_the_proxy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for _ in range(30):
+            with Proxy(*server.getsockname(), postgres=False) as proxy:
+                callers = [socket.create_connection((proxy.host, proxy.port), timeout=5) for _ in range(3)]
+            for caller in callers:
+                with caller, contextlib.suppress(ConnectionResetError):
+                    assert caller.recv(1) == b""
