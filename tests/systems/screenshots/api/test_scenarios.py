@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import itertools
 import os
 import signal
 from http.server import BaseHTTPRequestHandler
@@ -26,23 +25,6 @@ PAGE = "<body style='margin:0;background:#2040c0'><h1>It is here</h1>"
 def hang_up(handler: BaseHTTPRequestHandler) -> None:
     handler.connection.close()
     raise OSError("hung up")
-
-
-def fails_once(web: Web, path: str) -> str:
-    """A page whose server hangs up in the first attempt. Chromium mostly asks a second time by itself."""
-    asked = itertools.count()
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        if next(asked) < 2:
-            hang_up(handler)
-        body = PAGE.encode()
-        handler.send_response(200)
-        handler.send_header("Content-Type", "text/html")
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return web.answer(path, answer)
 
 
 async def test_a_screenshot_is_asked_for_and_fetched_and_paid(real: World, web: Web) -> None:  # S1 S3
@@ -85,17 +67,25 @@ async def test_a_pdf_is_a_type_of_its_own(real_on_sqlite: World, web: Web) -> No
 
 
 async def test_scenario_1_a_failure_of_the_network_is_retried_by_itself(
-    real_on_sqlite: World, web: Web
+    tmp_path: Path, browser: Browser, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # S1 S3 S8
-    job_id = await real_on_sqlite.shot(url=fails_once(web, "/scenario-1"))
-    shown = await real_on_sqlite.ended(job_id)
-    assert (shown["status"], shown["retryCount"], shown["retryType"]) == ("COMPLETED", 1, "AUTOMATIC")
-    assert await real_on_sqlite.balance() == (99, 0, 1)  # the retry was free
-    trail = (await real_on_sqlite.ask("ann", "GET", f"{SHOTS}/{job_id}/audit")).json()["trail"]
-    assert [(one["action"], one["by"], one["reason"]) for one in trail] == [
-        ("REQUESTED", "user:7", None),
-        ("AUTOMATIC_RETRY", "system", "CONNECTION_FAILED"),
-    ]
+    monkeypatch.setenv("SCREENSHOTS_ALLOW", f"{web.host}:{web.port}")
+    policies = '[tasks.SCREENSHOT]\nmax_attempts = 4\nbackoff = { table = ["3s"], jitter = "none" }\n'
+    url = web.answer("/scenario-1", hang_up)
+    async with World(
+        tmp_path, f"sqlite:///{tmp_path / 'jobs.db'}", browser, policies=policies
+    ).open() as world:
+        job_id = await world.shot(url=url)
+        await world.until(job_id, lambda shown: shown["nextRetryAt"] is not None)
+        web.page("/scenario-1", PAGE)
+        shown = await world.ended(job_id)
+        assert (shown["status"], shown["retryCount"], shown["retryType"]) == ("COMPLETED", 1, "AUTOMATIC")
+        assert await world.balance() == (99, 0, 1)  # the retry was free
+        trail = (await world.ask("ann", "GET", f"{SHOTS}/{job_id}/audit")).json()["trail"]
+        assert [(one["action"], one["by"], one["reason"]) for one in trail] == [
+            ("REQUESTED", "user:7", None),
+            ("AUTOMATIC_RETRY", "system", "CONNECTION_FAILED"),
+        ]
 
 
 async def test_scenario_2_a_failed_screenshot_is_retried_by_its_owner(
