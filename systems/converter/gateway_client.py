@@ -7,7 +7,7 @@ import xml.parsers.expat
 from collections.abc import AsyncIterator
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import httpx2
 
@@ -48,7 +48,7 @@ class Source:
     """A PDF to send. Made in a thread, as all that touches a disk; what is small is in *first* as a whole."""
 
     def __init__(self, pdf: Path) -> None:
-        self._file: IO[bytes] = pdf.open("rb")
+        self._file = pdf.open("rb", buffering=0)
         self.size = os.fstat(self._file.fileno()).st_size
         self.first = self._file.read(_PIECE)
 

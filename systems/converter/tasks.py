@@ -76,11 +76,9 @@ def build(settings: Settings, **options: Any) -> Converter:
 
     @app.lifespan
     async def client() -> AsyncIterator[httpx2.AsyncClient]:
-        timeout = httpx2.Timeout(settings.gateway_timeout_ms / 1000)
         limits = httpx2.Limits(max_connections=settings.worker_concurrency)
-        async with httpx2.AsyncClient(
-            base_url=settings.gateway_url, timeout=timeout, limits=limits
-        ) as opened:
+        # No timeouts of its own: that of the whole call began before any of them could.
+        async with httpx2.AsyncClient(base_url=settings.gateway_url, timeout=None, limits=limits) as opened:
             yield opened
 
     gateway_time = timedelta(milliseconds=settings.gateway_timeout_ms)

@@ -140,6 +140,34 @@ async def test_an_operation_that_raises_undoes_only_its_own_writes(desk: Desk) -
     assert desk.connection.commits == 2
 
 
+async def test_the_first_of_a_group_that_raises_undoes_only_its_own_writes(desk: Desk) -> None:
+    tasks = await held(
+        desk, add_and_raise(1, ValueError("no")), add(2), add_and_raise(3, KeyError("k")), add(4)
+    )
+    desk.go_on.set()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [int, ValueError, int, KeyError, int]
+    assert desk.stored() == [0, 2, 4]
+
+
+async def test_those_behind_a_sync_caller_are_seen_to_when_it_is_gone(desk: Desk) -> None:  # E50
+    holding = threading.Thread(target=desk.writer.run_sync, args=(desk.hold(),))
+    waiting = threading.Thread(target=desk.writer.run_sync, args=(add(1),))
+    holding.start()
+    assert await asyncio.to_thread(desk.held.wait, SECONDS)
+    waiting.start()
+    async with asyncio.timeout(SECONDS):
+        while not desk.writer._waiting:  # noqa: ASYNC110 - it is another thread's doing
+            await asyncio.sleep(0.001)
+        behind = [asyncio.ensure_future(desk.writer.run(add(n))) for n in range(2, MOST_PER_COMMIT + 9)]
+        await asyncio.sleep(0)
+        desk.go_on.set()
+        await asyncio.gather(*behind)
+    holding.join(SECONDS)
+    waiting.join(SECONDS)
+    assert desk.stored() == list(range(MOST_PER_COMMIT + 9))
+
+
 async def test_a_lone_operation_that_raises_leaves_nothing(desk: Desk) -> None:
     with pytest.raises(ValueError, match="no"):
         await desk.writer.run(add_and_raise(1, ValueError("no")))

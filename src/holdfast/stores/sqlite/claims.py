@@ -71,11 +71,15 @@ def claim(
 
 
 def is_live(move: Move, session: Session) -> bool:
+    """Looks for the newest event on the way: whoever may claim mostly does."""
     row = move.connection.execute(
-        "SELECT 1 FROM holdfast_session WHERE id = ? AND boot = ? AND expires_mono > ?",
+        "SELECT (SELECT max(seq) FROM holdfast_event) FROM holdfast_session WHERE id = ? AND boot = ? AND expires_mono > ?",
         (session.id, move.boot, move.mono),
     ).fetchone()
-    return row is not None
+    if row is None:
+        return False
+    move.begin_behind(row[0])
+    return True
 
 
 def take(move: Move, session: Session, ids: list[int], caps: Sequence[Cap] = ()) -> list[Claimed]:
@@ -87,7 +91,7 @@ def take(move: Move, session: Session, ids: list[int], caps: Sequence[Cap] = ())
     [(text,)] = move.run("claimed", ids=listed)
     rows = _read(text)
     move.record(seq, Kind.processing, [(row[0], seq, row[3], {"worker": session.worker}) for row in rows])
-    lane_of, now = move.lanes.by_number(move.connection), move.now
+    lane_of, now = move.lane_of, move.now
     return [
         Claimed(
             Lease(uid, seq), lane_of[lane], payload, attempt, most, crashes, generation, owner, key,
@@ -110,7 +114,7 @@ def _read(text: str) -> list[Any]:
 
 def _lines(move: Move, lanes: Sequence[Lane]) -> list[Line]:
     """The lanes that have somebody in line."""
-    existing = move.lanes.existing(move.connection, lanes)
+    existing = move.lanes.existing(move.lane_of, lanes)
     rows = move.run("lines", lanes=to_json(list(existing)))
     return [Line(number, first, last, existing[number].fair) for number, first, last in rows]
 

@@ -52,7 +52,7 @@ def _claim_jobs(move: Move, session: Session, hints: list[Hint]) -> list[Claimed
         " WHERE j.phase = 0 AND j.key IS NULL ORDER BY h.key",
         (to_json(hints),),
     ).fetchall()
-    lane_of = move.lanes.by_number(move.connection)
+    lane_of = move.lane_of
     served = {lane_of[lane] for _, lane in rows}
     unheld = set(open_lanes(move.connection, move.now, list(served), False))
     ids = [number for number, lane in rows if lane_of[lane] in unheld]
@@ -61,7 +61,7 @@ def _claim_jobs(move: Move, session: Session, hints: list[Hint]) -> list[Claimed
 
 def _entries(move: Move, sql: str, **parameters: Any) -> list[Entry]:
     rows = move.connection.execute(sql, {"now": move.now, **parameters}).fetchall()
-    lane_of = move.lanes.by_number(move.connection)
+    lane_of = move.lane_of
     return [
         Entry(uid, generation, lane_of[lane], -prio, timedelta(microseconds=delay))
         for uid, generation, lane, prio, delay in rows
@@ -72,5 +72,5 @@ def _count_waiting(move: Move) -> dict[Lane, Depth]:
     rows = move.connection.execute(
         "SELECT lane, sum(phase = 0), sum(phase = 1) FROM holdfast_job WHERE phase <= 1 AND key IS NULL GROUP BY lane"
     ).fetchall()
-    lane_of = move.lanes.by_number(move.connection)
+    lane_of = move.lane_of
     return {lane_of[lane]: Depth(due, later) for lane, due, later in rows}

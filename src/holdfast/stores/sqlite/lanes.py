@@ -52,9 +52,8 @@ class LaneNumbers:
             self._numbers, self._lanes = _turned(lanes), lanes  # in this order: see `existing`
         return lanes
 
-    def existing(self, connection: sqlite3.Connection, lanes: Iterable[Lane]) -> dict[int, Lane]:
-        """Those of *lanes* that were made, by number, in this order. One look for all: a worker serves many that never were."""
-        seen = self.by_number(connection)
+    def existing(self, seen: dict[int, Lane], lanes: Iterable[Lane]) -> dict[int, Lane]:
+        """Those of *lanes* that are among the *seen*, by number, in this order: a worker serves many that never were made."""
         numbers = self._numbers if seen is self._lanes else _turned(seen)
         return {numbers[lane]: lane for lane in lanes if lane in numbers}
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from holdfast.domain.job import JobId, Lease
+from holdfast.domain.job import JobId, Lane, Lease
 from holdfast.domain.moves import Kind
 from holdfast.engine.ports import Clock, Hook, Moved, Transaction
 from holdfast.errors import UnknownJob
@@ -73,6 +74,11 @@ class Move:
     def boot(self) -> str:
         return self._clock.boot_id()
 
+    @cached_property
+    def lane_of(self) -> dict[int, Lane]:
+        """All lanes by their numbers, as this move found them."""
+        return self.lanes.by_number(self.connection)
+
     def run(self, name: str, /, **parameters: Any) -> sqlite3.Cursor:
         return self.connection.execute(SQL[name], parameters)
 
@@ -112,9 +118,13 @@ class Move:
         """The number of the next event row: known before it is written, so that jobs can point at it."""
         if self._seq is None:
             [(newest,)] = self.connection.execute("SELECT max(seq) FROM holdfast_event")
-            self._seq = newest or 0
-        self._seq += 1
+            self.begin_behind(newest)
+        self._seq = (self._seq or 0) + 1
         return self._seq
+
+    def begin_behind(self, newest: int | None) -> None:
+        """The newest event there is, for whoever has looked already."""
+        self._seq = newest or 0
 
     def record(
         self,

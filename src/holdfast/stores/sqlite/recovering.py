@@ -43,7 +43,7 @@ def stuck(
 
 
 def _as_expired(move: Move, rows: Sequence[tuple[Any, ...]]) -> list[Expired]:
-    lanes = move.lanes.by_number(move.connection)
+    lanes = move.lane_of
     return [
         Expired(Lease(uid, epoch), lanes[lane], attempt, most, crashes, max_crashes, worker, bool(overran))
         for uid, epoch, lane, attempt, most, crashes, max_crashes, worker, overran in rows

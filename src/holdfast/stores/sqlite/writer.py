@@ -59,7 +59,8 @@ class Writer:
         pending.loop = asyncio.get_running_loop()
         pending.future = pending.loop.create_future()
         self._hand_over(pending)
-        self._work.put(None)
+        if len(self._waiting) == 1:  # whoever is behind another is seen by the one who takes that
+            self._work.put(None)
         # A caller that is cancelled does not take its write back: it was handed over, and only its answer is not wanted.
         return await pending.future
 
@@ -77,6 +78,8 @@ class Writer:
         while not pending.ready.is_set():
             with self._committing:
                 self._commit_waiting()
+        if self._waiting:
+            self._work.put(None)
         if pending.error is not None:
             raise pending.error
         return pending.answer  # type: ignore[return-value]
@@ -100,8 +103,9 @@ class Writer:
     def _serve(self) -> None:
         while True:
             self._work.get()
-            with self._committing:
-                self._commit_waiting()
+            while self._waiting:
+                with self._committing:
+                    self._commit_waiting()
             if self._closed and not self._waiting:
                 return
 
@@ -126,7 +130,7 @@ class Writer:
         try:
             self._begin()
             for pending in batch:
-                self._run_one(pending, alone=len(batch) == 1)
+                self._run_one(pending, first=pending is batch[0], last=pending is batch[-1])
             self._connection.execute("COMMIT")
         except BaseException as error:
             self._roll_back()
@@ -146,9 +150,9 @@ class Writer:
                     raise
             self._nap.wait(min(0.0003 * (1 + look % 7), _LONGEST_NAP) if look < 200 else _LONGEST_NAP)
 
-    def _run_one(self, pending: Pending[Any], *, alone: bool) -> None:
+    def _run_one(self, pending: Pending[Any], *, first: bool, last: bool) -> None:
         """An operation that raises undoes only its own writes; a database that fails takes the whole group down."""
-        if not alone:
+        if not first:  # what the first has written is all there is: it needs no savepoint
             self._connection.execute("SAVEPOINT one")
         try:
             pending.answer = pending.operation(self._connection)
@@ -156,10 +160,10 @@ class Writer:
             raise
         except BaseException as error:
             pending.error = translate(error, self._path) if isinstance(error, sqlite3.Error) else error
-            self._connection.execute("ROLLBACK" if alone else "ROLLBACK TO one")
-            if alone:
-                self._connection.execute("BEGIN")  # so that the commit below has something to end
-        if not alone:
+            self._connection.execute("ROLLBACK" if first else "ROLLBACK TO one")
+            if first:
+                self._connection.execute("BEGIN") if last else self._begin()  # there is a commit to come
+        if not first:
             self._connection.execute("RELEASE one")
 
     def _roll_back(self) -> None:
