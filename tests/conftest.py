@@ -138,6 +138,8 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
 
