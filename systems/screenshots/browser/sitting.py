@@ -28,7 +28,8 @@ from systems.screenshots.shot import Picture, Shot
 
 log = Log("screenshots.browser")
 
-_CLOSE_SECONDS = 2.0
+#: On a busy machine a page may take seconds to close; and to end the browser ends all other pages with it.
+_CLOSE_SECONDS = 5.0
 #: A page that goes elsewhere right after its load is followed so many times.
 _HOPS = 5
 _ADDRESS = re.compile(r"[a-z-]+://\S+", re.IGNORECASE)
