@@ -59,8 +59,7 @@ class Writer:
         pending.loop = asyncio.get_running_loop()
         pending.future = pending.loop.create_future()
         self._hand_over(pending)
-        if len(self._waiting) == 1:  # whoever is behind another is seen by the one who takes that
-            self._work.put(None)
+        self._work.put(None)
         # A caller that is cancelled does not take its write back: it was handed over, and only its answer is not wanted.
         return await pending.future
 
@@ -78,8 +77,6 @@ class Writer:
         while not pending.ready.is_set():
             with self._committing:
                 self._commit_waiting()
-        if self._waiting:
-            self._work.put(None)
         if pending.error is not None:
             raise pending.error
         return pending.answer  # type: ignore[return-value]
@@ -103,9 +100,8 @@ class Writer:
     def _serve(self) -> None:
         while True:
             self._work.get()
-            while self._waiting:
-                with self._committing:
-                    self._commit_waiting()
+            with self._committing:
+                self._commit_waiting()
             if self._closed and not self._waiting:
                 return
 
