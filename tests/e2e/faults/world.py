@@ -172,7 +172,8 @@ class Site:
     def journal(self, what: str, name: str | None = None) -> list[dict[str, Any]]:
         """What the handlers wrote down."""
         path = self.folder / "journal"
-        lines = path.read_text().splitlines() if path.exists() else []
+        # Whole lines: what is behind the last end of a line is being written.
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
         found = [json.loads(line) for line in lines]
         return [line for line in found if line["what"] == what and name in (None, line["name"])]
 
