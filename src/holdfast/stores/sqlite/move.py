@@ -118,13 +118,9 @@ class Move:
         """The number of the next event row: known before it is written, so that jobs can point at it."""
         if self._seq is None:
             [(newest,)] = self.connection.execute("SELECT max(seq) FROM holdfast_event")
-            self.begin_behind(newest)
-        self._seq = (self._seq or 0) + 1
+            self._seq = newest or 0
+        self._seq += 1
         return self._seq
-
-    def begin_behind(self, newest: int | None) -> None:
-        """The newest event there is, for whoever has looked already."""
-        self._seq = newest or 0
 
     def record(
         self,

@@ -157,8 +157,10 @@ class Writer:
         except BaseException as error:
             pending.error = translate(error, self._path) if isinstance(error, sqlite3.Error) else error
             self._connection.execute("ROLLBACK" if first else "ROLLBACK TO one")
-            if first:
-                self._connection.execute("BEGIN") if last else self._begin()  # there is a commit to come
+            if first and last:
+                self._connection.execute("BEGIN")  # so that the commit below has something to end
+            elif first:
+                self._begin()
         if not first:
             self._connection.execute("RELEASE one")
 
