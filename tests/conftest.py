@@ -36,6 +36,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.services import keeper, zygote
 from tests.services.databases import new_database, new_file
+from tests.services.late import end_late_connections
 from tests.services.nats import NatsServer
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import NotInstalled, Postgres, in_memory
@@ -113,6 +114,7 @@ _ran_by: dict[str, str] = {}
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    end_late_connections()
     if hasattr(config, "workerinput"):  # registered early: it is done last
         atexit.register(_leave)
     memory = in_memory()

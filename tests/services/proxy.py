@@ -133,8 +133,7 @@ class Proxy:
 
     async def _close(self) -> None:
         assert self._server is not None
-        # Python 3.11 forgets, open, a connection that is on its way in when its server closes: none comes in any more,
-        # and those that are on their way become links first.
+        # None comes in any more, and those that are on their way become links first: links are what is reset.
         self._loop.remove_reader(self._server.sockets[0].fileno())
         while asyncio.all_tasks() - {asyncio.current_task()}:
             await self._reset()
