@@ -35,7 +35,7 @@ class Connection(sqlite3.Connection):
 class Desk:
     """A writer on a table of numbers, and a look at the table from outside of its transactions."""
 
-    def __init__(self, path: Path, *, threads: bool = True) -> None:
+    def __init__(self, path: Path, *, threads: bool = True, kind: type[Writer] = Writer) -> None:
         self.path = str(path)
         self.connection = sqlite3.connect(
             self.path, isolation_level=None, check_same_thread=False, factory=Connection
@@ -43,7 +43,7 @@ class Desk:
         self.connection.execute("PRAGMA journal_mode = WAL")
         self.connection.execute("CREATE TABLE note (n INTEGER PRIMARY KEY)")
         self.connection.commits = 0
-        self.writer = Writer(self.connection, self.path, SystemThreads() if threads else None)
+        self.writer = kind(self.connection, self.path, SystemThreads() if threads else None)
         self.held = threading.Event()
         self.go_on = threading.Event()
 
@@ -241,6 +241,39 @@ async def test_callers_of_both_kinds_from_many_threads_get_their_own_answers(des
     assert here == [(-n - 1) * 2 for n in range(100)]
     assert len(desk.stored()) == threads * each + 100
     assert desk.connection.commits <= threads * each + 100
+
+
+class Interrupted(Writer):
+    """Something happens when its thread is about to forget that it was told of work."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "_awake" and value is False and self.meanwhile:
+            then, self.meanwhile = self.meanwhile, None
+            then()
+        super().__setattr__(name, value)
+
+
+async def test_who_finds_the_writer_told_already_is_seen_to(tmp_path: Path) -> None:  # E50
+    desk = Desk(tmp_path / "notes.db", kind=Interrupted)
+    assert isinstance(desk.writer, Interrupted)
+    loop, handed_over = asyncio.get_running_loop(), threading.Event()
+    late: list[asyncio.Task[int]] = []
+
+    def hand_over() -> None:
+        late.append(loop.create_task(desk.writer.run(add(2))))
+        loop.call_soon(handed_over.set)
+
+    def meanwhile() -> None:
+        loop.call_soon_threadsafe(hand_over)
+        assert handed_over.wait(SECONDS)
+
+    desk.writer.meanwhile = meanwhile
+    async with asyncio.timeout(SECONDS):
+        assert await desk.writer.run(add(1)) == 2
+        assert await late[0] == 4
+    desk.writer.close()
 
 
 async def test_a_loop_that_is_gone_does_not_hinder_the_others(desk: Desk) -> None:

@@ -46,6 +46,7 @@ class Writer:
         self._waiting: deque[Pending[Any]] = deque()
         self._committing = threading.Lock()
         self._work: SimpleQueue[None] = SimpleQueue()  # a semaphore, but one that is not written in Python
+        self._awake = False  #: the writer's thread has been told, and has not looked since
         self._closed = False
         self._nap = threading.Event()  # never set: a way to wait a little
         connection.execute("PRAGMA busy_timeout = 0")
@@ -59,7 +60,7 @@ class Writer:
         pending.loop = asyncio.get_running_loop()
         pending.future = pending.loop.create_future()
         self._hand_over(pending)
-        self._work.put(None)
+        self._wake()
         # A caller that is cancelled does not take its write back: it was handed over, and only its answer is not wanted.
         return await pending.future
 
@@ -86,6 +87,13 @@ class Writer:
             raise StoreError("the store is closed; open it again to go on")
         self._waiting.append(pending)
 
+    def _wake(self) -> None:
+        """Tell the writer's thread that something waits. Of two at once both may tell it, never neither: it forgets that it
+        was told first, and looks then."""
+        if not self._awake:
+            self._awake = True
+            self._work.put(None)
+
     def close(self) -> None:
         """Commit what waits, end the thread, close the connection: after the last write."""
         self._closed = True
@@ -100,9 +108,11 @@ class Writer:
     def _serve(self) -> None:
         while True:
             self._work.get()
-            with self._committing:
-                self._commit_waiting()
-            if self._closed and not self._waiting:
+            self._awake = False
+            while self._waiting:
+                with self._committing:
+                    self._commit_waiting()
+            if self._closed:
                 return
 
     def _commit_one(self, operation: Callable[[sqlite3.Connection], T]) -> T:
