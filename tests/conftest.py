@@ -13,9 +13,9 @@
 | `durable_postgres` | function | a server of one's own with fsync on, to be killed and started again       |
 | `pgbouncer`        | session  | a running `PgBouncer` in transaction mode before `postgres`               |
 | `pgbouncer_url`    | function | the URL of `postgres_url`'s database through it, with `?prepare=off`      |
-| `rabbitmq`         | session  | a running `RabbitMq`; not to be killed                                    |
+| `rabbitmq`         | session  | a running `RabbitMq`                                                      |
 | `rabbitmq_url`     | session  | its amqp:// address; queues of each test have names of their own          |
-| `own_rabbitmq`     | module   | one that may be killed and started again                                  |
+| `own_rabbitmq`     | module   | the same, to be killed; it runs again afterwards                          |
 | `redis_server`     | session  | a running `RedisServer`                                                   |
 | `nats_server`      | session  | a running `NatsServer`                                                    |
 """
@@ -63,6 +63,7 @@ AT_THE_BROKER = (
     "tests/e2e/faults/test_relay.py",
     "tests/torture/test_torture.py::test_a_short_torture_with_brokers",
     "tests/systems/grading/test_celery_plugin.py",
+    "tests/systems/grading/test_failure_modes.py",
 )
 #: Chromium takes both cores by itself, with a priority of its own: two at a time leave nothing to the others.
 AT_THE_BROWSER = ("tests/systems/screenshots/", "tests/systems/converter/test_page.py")
@@ -132,9 +133,12 @@ def _leave() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Iterator[None]:
-    """One test process after the other: what the first compiles in a new clone, the others only read."""
+    """One test process before all others: what it compiles in a new clone, they only read."""
     with Path(__file__).open() as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(turn, fcntl.LOCK_SH)
         return (yield)
 
 
@@ -279,9 +283,10 @@ def rabbitmq_url(rabbitmq: RabbitMq) -> str:
 
 
 @pytest.fixture(scope="module")
-def own_rabbitmq() -> Iterator[RabbitMq]:
-    with installed(RabbitMq) as running:
-        yield running
+def own_rabbitmq(rabbitmq: RabbitMq) -> Iterator[RabbitMq]:
+    """The same: whoever kills it is alone with it in this process, and starts it again."""
+    yield rabbitmq
+    rabbitmq.start()
 
 
 @pytest.fixture(scope="session")

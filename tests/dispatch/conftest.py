@@ -24,13 +24,6 @@ def own_redis() -> Iterator[RedisServer]:
         yield running
 
 
-@pytest.fixture(scope="session")
-def own_rabbitmq() -> Iterator[RabbitMq]:
-    """One that may be killed."""
-    with installed(RabbitMq) as running:
-        yield running
-
-
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a test need not wait out."""
