@@ -196,19 +196,16 @@ def test_a_connection_that_is_cut_leaves_no_file_and_no_job(site: RunningSite) -
                 raw_head(site, 3_000_000)
                 + part('name="file"; filename="cut.pdf"', b"%PDF-1.7" + b"x" * 900_000)
             )
-            _until_there_is_a_part(site)
-    until = time.monotonic() + 10
-    while site.left_over(site.uploads):
-        assert time.monotonic() < until, "a file that is half written was left"
-        time.sleep(0.02)
+            _until_half_written(site, True)
+        _until_half_written(site, False)
     assert set(site.uploads.iterdir()) == files
     assert site.upload(plain(words="after the cut")).status_code == 201
 
 
-def _until_there_is_a_part(site: RunningSite) -> None:
+def _until_half_written(site: RunningSite, there: bool) -> None:
     until = time.monotonic() + 10
-    while not site.left_over(site.uploads):
-        assert time.monotonic() < until, "the upload did not begin"
+    while bool(site.left_over(site.uploads)) != there:
+        assert time.monotonic() < until, "half a file was left" if not there else "the upload did not begin"
         time.sleep(0.01)
 
 
