@@ -66,6 +66,20 @@ def pdf(folder: Path, name: str) -> Path:
     return path
 
 
+#: Whether this job is complete, by the word of the server.
+ENDED = "async id => (await (await fetch(`/api/jobs/${id}`)).json()).state === 'complete'"
+
+#: The page hears that its upload is answered when `answer` is called.
+HOLD_ANSWER = """() => {
+  const send = XMLHttpRequest.prototype.send;
+  XMLHttpRequest.prototype.send = function (form) {
+    window.answer = this.onloadend;
+    this.onloadend = null;
+    send.call(this, form);
+  };
+}"""
+
+
 def state_of(page: Page, name: str) -> str:
     return str(page.locator(".row", has_text=name).get_attribute("data-state"))
 
@@ -84,6 +98,34 @@ def test_a_file_is_uploaded_converted_and_downloaded(page: Page, tmp_path: Path)
     assert Path(got.value.path()).read_bytes().startswith(b"<?xml")
     expect(page.locator("#told")).to_contain_text("first.pdf: Complete", timeout=SECONDS)
     assert said == []  # nor did the policy of the page refuse anything
+
+
+def test_a_file_that_is_complete_before_it_is_first_seen_is_told_to_be(
+    page: Page, tmp_path: Path
+) -> None:  # C7
+    expect(page.locator("#empty")).to_be_visible(timeout=SECONDS)
+    page.route("**/api/jobs?*", lambda route: route.abort())
+    with page.expect_response("**/api/upload") as answer:
+        page.set_input_files("#file", pdf(tmp_path, "swift"))
+    page.wait_for_function(ENDED, arg=answer.value.json()["id"])
+    expect(page.locator("#told")).to_have_text("swift.pdf: uploaded")
+    page.unroute("**/api/jobs?*")
+    page.evaluate(
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )  # or it would ask some seconds later
+    expect(page.locator("#told")).to_contain_text("swift.pdf: Complete", timeout=SECONDS)
+
+
+def test_a_file_that_is_complete_before_its_upload_is_answered_is_told_to_be(
+    page: Page, tmp_path: Path
+) -> None:  # C7
+    expect(page.locator("#empty")).to_be_visible(timeout=SECONDS)
+    page.evaluate(HOLD_ANSWER)
+    page.set_input_files("#file", pdf(tmp_path, "early"))
+    expect(page.locator(".row .state", has_text="Complete")).to_be_visible(timeout=SECONDS)
+    page.evaluate("answer()")
+    expect(page.locator("#told")).to_contain_text("early.pdf: Complete", timeout=SECONDS)
+    expect(page.locator(".row")).to_have_count(1)
 
 
 def test_files_are_taken_by_dropping_them(page: Page) -> None:  # C7

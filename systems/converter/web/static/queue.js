@@ -8,6 +8,7 @@ const STATES = { uploading: "Uploading", queued: "Queued", processing: "Converti
 const $ = (id) => document.getElementById(id);
 
 const rows = new Map(); // key → {element, job, seenAt}
+const sent = new Set(); // uploads whose end is not told yet: it may come before they are first seen
 let limit = 50, misses = 0, timer = 0, asking = false, again = false;
 
 // -- words ----------------------------------------------------------------------------------------------------------
@@ -75,7 +76,8 @@ function draw(key, job) {
   again.title = job.can_retry ? "" : "The PDF is not here any more; upload it again.";
   again.setAttribute("aria-label", `Retry ${job.name}${job.can_retry ? "" : " (not possible: the PDF is not here any more)"}`);
   find(".progress").hidden = job.state !== "uploading";
-  if (before && before !== job.state && (job.state === "complete" || job.state === "failed")) {
+  const ended = job.state === "complete" || job.state === "failed";
+  if (ended && (sent.delete(key) || (before && before !== job.state))) {
     tell(`${job.name}: ${STATES[job.state]}. ${job.message || ""}`);
   }
   return row.element;
@@ -181,7 +183,12 @@ function send() {
         rows.get(key)?.element.remove();
         rows.delete(key);
         if (answer.duplicate) tell(`${job.name} is here already.`);
-        else tell(`${job.name}: ${answer.job_id ? answer.detail : "uploaded"}`);
+        else if (answer.job_id) tell(`${job.name}: ${answer.detail}`);
+        else {
+          tell(`${job.name}: uploaded`);
+          sent.add(answer.id);
+          if (rows.has(answer.id)) draw(answer.id, rows.get(answer.id).job);
+        }
       } else {
         const said = answer && answer.detail ? answer.detail : "The upload was cut off. Send the file again.";
         end(key, { ...job, state: "failed", message: said });
