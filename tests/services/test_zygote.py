@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,25 @@ def test_it_ends_as_any_other(start: type, code: str, left: int) -> None:
     _, said = process.communicate(timeout=20)
     assert process.returncode == left
     assert ("ZeroDivisionError" in said) == (code == "1 / 0")
+
+
+def test_an_order_that_was_broken_off_is_not_answered_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a test that takes too long."""
+    exits = [sys.executable, "-c", "import sys; sys.exit(int(sys.argv[1]))"]
+    mother = zygote._Zygote()
+    monkeypatch.setattr(zygote, "_zygote", mother)
+    assert zygote.run([*exits, "3"]).returncode == 3
+    os.kill(mother._process.pid, signal.SIGSTOP)
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            zygote.run([*exits, "4"])
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    mother._process.send_signal(signal.SIGCONT)
+    assert zygote.run([*exits, "5"]).returncode == 5
+    mother.end()
 
 
 def test_it_leads_a_group_that_is_killed_as_one() -> None:

@@ -104,6 +104,12 @@ class _Zygote:
             try:
                 socket.send_fds(self._ours, [json.dumps(order).encode()], fds)
                 pid = self._ours.recv(32)
+            except (
+                BaseException
+            ):  # a test that was stopped here: the next must not take this answer for its own
+                self._process.kill()
+                self._end()
+                raise
             finally:
                 self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         assert pid, "the zygote has died"
@@ -122,10 +128,13 @@ class _Zygote:
 
     def end(self) -> None:
         with self._lock:
-            if self._ours is not None:
-                self._ours.close()
-                self._process.wait()
-                self._ours = None
+            self._end()
+
+    def _end(self) -> None:
+        if self._ours is not None:
+            self._ours.close()
+            self._ours = None
+            self._process.wait()
 
 
 _zygote = _Zygote()
