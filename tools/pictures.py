@@ -29,9 +29,12 @@ SECONDS = 30_000
 
 
 def main() -> int:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
     if program is None:
-        print("pictures: no Chromium on this machine: apt-get install chromium", file=sys.stderr)
+        print(
+            "pictures: no Chromium on this machine: apt-get install chromium-headless-shell", file=sys.stderr
+        )
         return 1
     with tempfile.TemporaryDirectory(prefix="pictures-") as place, sync_playwright() as playwright:
         with _converter(Path(place)) as (address, faults):

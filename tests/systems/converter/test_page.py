@@ -21,9 +21,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
     if program is None:
-        message = "no Chromium on this machine: apt-get install chromium"
+        message = "no Chromium on this machine: apt-get install chromium-headless-shell"
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI=true: {message}")
         pytest.skip(message)

@@ -90,7 +90,9 @@ def test_without_chromium_it_says_in_one_line_how_to_get_it(tmp_path: Path) -> N
     environment = os.environ | {"SCREENSHOTS_CHROMIUM": "no-such-program"}
     done = zygote.run([*COMMAND, "--data", str(tmp_path)], cwd=ROOT, env=environment)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("run: no Chromium is found; install it (apt-get install chromium)")
+    assert done.stderr.startswith(
+        "run: no Chromium is found; install it (apt-get install chromium-headless-shell)"
+    )
     assert done.stderr.count("\n") == 1
 
 
@@ -100,7 +102,7 @@ class Machine:
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.programs, self._calls = folder / "bin", folder / "calls"
         self.programs.mkdir()
-        self.chromium = self.programs / "chromium"
+        self.chromium = self.programs / "chromium-headless-shell"
         patch.setenv("PATH", str(self.programs))
         patch.setenv("APT_CALLS", str(self._calls))
         patch.setenv("APT_BRINGS", str(self.chromium))
@@ -137,9 +139,9 @@ def test_root_with_apt_get_gets_debians_chromium_and_is_told_so_in_one_line(
     machine.give_apt_get()
     see_to_chromium(os.environ)
     assert find_program(os.environ) == str(machine.chromium)
-    assert [call[-1] for call in machine.calls] == ["update", "chromium"]
+    assert [call[-1] for call in machine.calls] == ["update", "chromium-headless-shell"]
     assert "install" in machine.calls[1]
-    assert capfd.readouterr().err == "system: installing chromium\n"
+    assert capfd.readouterr().err == "system: installing chromium-headless-shell\n"
     see_to_chromium(os.environ)  # it is there now
     assert len(machine.calls) == 2
 
@@ -169,6 +171,8 @@ def test_where_none_can_be_installed_it_says_how(
     done = zygote.run(command, cwd=ROOT)
     assert (done.returncode, done.stdout) == (1, "")
     said = done.stderr.splitlines()
-    assert said.pop().startswith("run: no Chromium is found; install it (apt-get install chromium)")
-    assert said == (["system: installing chromium"] if machine.calls else [])
+    assert said.pop().startswith(
+        "run: no Chromium is found; install it (apt-get install chromium-headless-shell)"
+    )
+    assert said == (["system: installing chromium-headless-shell"] if machine.calls else [])
     assert not (tmp_path / "data").exists()
