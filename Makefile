@@ -13,8 +13,8 @@ DATA ?= ./data
 STORE ?= sqlite
 # More for pytest, e.g. make test ARGS="-k lease -x"
 ARGS ?=
-# One more than there are cores: tests that start processes wait for them now and then
-WORKERS ?= $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
+# Two for each core: most tests wait for other processes
+WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 # For make simulate-long: how many seeds in memory; a fifth of them on SQLite
 SEEDS ?= 5000
 # For make torture: how long on each store
