@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,9 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from playwright.sync_api import Browser, FilePayload, Locator, Page, expect, sync_playwright
 
+from holdfast import UsageError
 from systems.converter.samples import article, invoice, plain
+from systems.screenshots.browser.chromium import find_program
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = ROOT / "docs" / "img"
@@ -29,12 +30,10 @@ SECONDS = 30_000
 
 
 def main() -> int:
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    program = next(filter(None, map(shutil.which, names)), None)
-    if program is None:
-        print(
-            "pictures: no Chromium on this machine: apt-get install chromium-headless-shell", file=sys.stderr
-        )
+    try:
+        program = find_program(os.environ)
+    except UsageError as missing:
+        print(f"pictures: {missing}", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory(prefix="pictures-") as place, sync_playwright() as playwright:
         with _converter(Path(place)) as (address, faults):

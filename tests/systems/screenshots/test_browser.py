@@ -46,15 +46,15 @@ def samples() -> Iterator[SampleServer]:
 
 
 @pytest.fixture(scope="module")
-async def studio(program: str, web: Web, samples: SampleServer) -> AsyncIterator[Studio]:
+async def studio(chromium: str, web: Web, samples: SampleServer) -> AsyncIterator[Studio]:
     rules = Rules(allowed=frozenset({(web.host, web.port), ("127.0.0.1", samples.port)}))
     limits = Limits(seconds=10, selector_seconds=0.3, page_bytes=400 << 20)
-    async with Studio(program, rules, limits) as running:
+    async with Studio(chromium, rules, limits) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-async def browser(program: str, web: Web) -> AsyncIterator[Browser]:
+async def browser(chromium: str, web: Web) -> AsyncIterator[Browser]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SCREENSHOTS_ALLOW", f"{web.host}:{web.port},localhost:{web.port}")
         patch.setenv("DATABASE_PASSWORD", "canary-7f31")
@@ -229,7 +229,7 @@ async def test_a_page_that_goes_on_to_where_nobody_answers_is_told_as_such(studi
     assert await failure(studio, Shot(url=url, delay=1)) is Code.CONNECTION_FAILED
 
 
-async def test_a_certificate_that_cannot_be_trusted_is_told(program: str, tmp_path: Path) -> None:  # S1
+async def test_a_certificate_that_cannot_be_trusted_is_told(chromium: str, tmp_path: Path) -> None:  # S1
     made = [
         "req",
         "-x509",
@@ -247,7 +247,7 @@ async def test_a_certificate_that_cannot_be_trusted_is_told(program: str, tmp_pa
     theirs.load_cert_chain(f"{tmp_path}/cert", f"{tmp_path}/key")
     server = await asyncio.start_server(lambda *streams: streams[1].close(), "127.0.0.1", 0, ssl=theirs)
     port = server.sockets[0].getsockname()[1]
-    async with server, Studio(program, Rules(allowed=frozenset({("127.0.0.1", port)})), Limits()) as studio:
+    async with server, Studio(chromium, Rules(allowed=frozenset({("127.0.0.1", port)})), Limits()) as studio:
         assert await failure(studio, Shot(url=f"https://127.0.0.1:{port}/")) is Code.BAD_CERTIFICATE
 
 
@@ -264,7 +264,7 @@ async def test_a_page_too_large_is_refused_and_told_how_large(studio: Studio, we
 
 
 async def test_a_hung_page_holds_its_place_no_longer_than_its_limit_and_five_seconds(
-    program: str, web: Web
+    chromium: str, web: Web
 ) -> None:  # S1, E41
     web.answer("/hang", hang)
     web.page("/busy", "<script>while (true) {}</script>")
@@ -274,7 +274,7 @@ async def test_a_hung_page_holds_its_place_no_longer_than_its_limit_and_five_sec
     web.page("/waits", "<p>here<img src=/hang>")
     web.page("/fine", "fine")
     limits = Limits(seconds=3)
-    async with Studio(program, Rules(allowed=frozenset({(web.host, web.port)})), limits) as studio:
+    async with Studio(chromium, Rules(allowed=frozenset({(web.host, web.port)})), limits) as studio:
         [pid] = studio.pids
 
         async def timed(path: str) -> float:
@@ -332,12 +332,12 @@ async def test_a_page_that_takes_too_much_memory_is_ended_alone(
 
 
 async def test_chromium_is_replaced_after_its_number_of_jobs(
-    program: str, web: Web, monkeypatch: pytest.MonkeyPatch
+    chromium: str, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # S1, E41
     monkeypatch.setattr(sitting_module, "_CLOSE_SECONDS", 10.0)  # and not because the machine is busy
     url = web.page("/fine", "fine")
     rules = Rules(allowed=frozenset({(web.host, web.port)}))
-    async with Studio(program, rules, Limits(jobs=2)) as studio:
+    async with Studio(chromium, rules, Limits(jobs=2)) as studio:
         seen = []
         for _ in range(3):
             seen.append(studio.pids)
@@ -377,12 +377,12 @@ async def test_the_browser_does_not_know_the_secrets_of_its_owner(browser: Brows
             assert b"canary-7f31" not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
-async def test_a_slow_name_server_takes_its_time_from_the_page(program: str) -> None:  # E41
+async def test_a_slow_name_server_takes_its_time_from_the_page(chromium: str) -> None:  # E41
     async def slow(host: str, port: int) -> list[str]:
         await asyncio.Event().wait()
         return []
 
-    async with Studio(program, Rules(), Limits(seconds=0.5), resolve=slow) as studio:
+    async with Studio(chromium, Rules(), Limits(seconds=0.5), resolve=slow) as studio:
         began = time.monotonic()
         assert await failure(studio, Shot(url="http://slow.example/")) is Code.NAVIGATION_TIMEOUT
         assert time.monotonic() - began < 0.5 + 5
@@ -455,7 +455,7 @@ async def test_a_child_that_answers_nothing_is_replaced_after_its_limit_and_a_gr
     assert until(lambda: not alive(first))
 
 
-def test_for_everybody_but_root_the_sandbox_of_chromium_is_on(program: str, web: Web) -> None:  # S1
+def test_for_everybody_but_root_the_sandbox_of_chromium_is_on(chromium: str, web: Web) -> None:  # S1
     ordinary = NAMESPACE if os.geteuid() == 0 else ()
     if subprocess.run([*ordinary, "true"]).returncode != 0:
         pytest.skip("this machine does not let its root become an ordinary user")
@@ -499,7 +499,7 @@ asyncio.run(shoot())
     assert until(lambda: not any(map(alive, below)), 10)
 
 
-def test_a_killed_owner_leaves_no_browser_behind(program: str) -> None:  # E41
+def test_a_killed_owner_leaves_no_browser_behind(chromium: str) -> None:  # E41
     folder = tempfile.mkdtemp()
     environment = os.environ | {"TMPDIR": folder}
     owning = """

@@ -12,13 +12,15 @@ import struct
 import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from PIL import Image
 from playwright.async_api import Page
 
-from systems.screenshots.browser import Limits, Studio, chromium
+from systems.screenshots.browser import Limits, Studio
+from systems.screenshots.browser import chromium as chromium_module
 from systems.screenshots.browser import sitting as sitting_module
 from systems.screenshots.browser.sitting import Sitting
 from systems.screenshots.codes import Code
@@ -84,7 +86,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
 
 @pytest.fixture(scope="module")
-async def studio(program: str, web: Web, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Studio]:
+async def studio(chromium: str, web: Web, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Studio]:
     """One browser for all; at its end it has asked nobody for a name: names are looked up by the guard."""
     NAMES.update(
         {
@@ -105,10 +107,10 @@ async def studio(program: str, web: Web, tmp_path_factory: pytest.TempPathFactor
     rules = Rules(allowed=frozenset({(web.host, web.port)}))
     log = tmp_path_factory.mktemp("chromium") / "net.json"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chromium, "ARGUMENTS", (*chromium.ARGUMENTS, f"--log-net-log={log}"))
+        patch.setattr(chromium_module, "ARGUMENTS", (*chromium_module.ARGUMENTS, f"--log-net-log={log}"))
         # On a busy machine the end of a page may take longer; then Chromium is ended, and not by a page.
         patch.setattr(sitting_module, "_CLOSE_SECONDS", 10.0)
-        async with Studio(program, rules, limits, resolve=resolve) as running:
+        async with Studio(chromium, rules, limits, resolve=resolve) as running:
             yield running
     assert re.findall(r'"qname":"([^"]*)', log.read_text()) == []
 
@@ -236,7 +238,7 @@ async def test_files_of_this_machine_are_not_shown(studio: Studio, web: Web, bod
 
 
 async def test_a_name_that_changes_its_mind_does_not_lead_the_browser_inside(
-    studio: Studio, program: str
+    studio: Studio, chromium: str
 ) -> None:  # S1
     with Web("127.0.0.2") as outer, Inside("127.0.0.1", outer.port) as inner:
         # Asked for the check, for the page, and then for what the page loads: from then on it is the inner one.
@@ -247,7 +249,7 @@ async def test_a_name_that_changes_its_mind_does_not_lead_the_browser_inside(
             Connection="close",
         )
         rules = Rules(allowed=frozenset({("127.0.0.2", outer.port)}))
-        async with Studio(program, rules, Limits(seconds=SECONDS), resolve=resolve) as own:
+        async with Studio(chromium, rules, Limits(seconds=SECONDS), resolve=resolve) as own:
             url = f"http://rebinding.example:{outer.port}/"
             assert await failure(own, url, delay=3) is Code.TARGET_NOT_ALLOWED
         assert outer.asked == ["/"]
@@ -318,19 +320,19 @@ async def test_a_few_dialogs_are_dismissed_and_the_page_goes_on(studio: Studio, 
 async def test_windows_that_open_windows_are_closed(
     studio: Studio, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # S1
-    async def closed(window: Page) -> None:
+    async def opened_and_closed(page: Page) -> None:
+        """One window. On a busy machine a click may be lost, before the page has been painted."""
         over = asyncio.Event()
-        window.on("close", lambda _: over.set())
-        if not window.is_closed():
-            await over.wait()
+        page.once("popup", lambda window: window.on("close", lambda _: over.set()))
+        while not over.is_set():
+            await page.mouse.click(50, 50)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), 2)
 
     async def click(sitting: Sitting, page: Page) -> None:
         """Without a click Chromium itself lets no page open a window."""
-        for _ in range(5):
-            async with page.expect_popup() as opened:
-                await page.mouse.click(50, 50)
-            await closed(await opened.value)
-        await page.mouse.click(50, 50)
+        for _ in range(6):
+            await opened_and_closed(page)
         await asyncio.sleep(SECONDS)
 
     monkeypatch.setattr(Sitting, "_settle", click)

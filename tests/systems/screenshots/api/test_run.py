@@ -55,7 +55,7 @@ def running(data: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], li
 
 @pytest.mark.slow
 def test_one_command_takes_a_picture_of_a_sample_page_and_ctrl_c_stops_all_of_it(
-    tmp_path: Path, program: str
+    tmp_path: Path, chromium: str
 ) -> None:  # S1 S7
     data = tmp_path / "data"
     with running(data) as (process, said):
