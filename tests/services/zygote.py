@@ -104,9 +104,8 @@ class _Zygote:
             try:
                 socket.send_fds(self._ours, [json.dumps(order).encode()], fds)
                 pid = self._ours.recv(32)
-            except (
-                BaseException
-            ):  # a test that was stopped here: the next must not take this answer for its own
+            except BaseException:
+                # A test that was stopped here: the next must not take this answer for its own.
                 self._process.kill()
                 self._end()
                 raise

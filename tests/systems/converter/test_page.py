@@ -61,6 +61,9 @@ def pdf(folder: Path, name: str) -> Path:
 #: Whether this job is complete, by the word of the server.
 ENDED = "async id => (await (await fetch(`/api/jobs/${id}`)).json()).state === 'complete'"
 
+#: Or the page would ask again some seconds after a failed look.
+LOOK_NOW = "document.dispatchEvent(new Event('visibilitychange'))"
+
 #: The page hears that its upload is answered when `answer` is called.
 HOLD_ANSWER = """() => {
   const send = XMLHttpRequest.prototype.send;
@@ -102,9 +105,7 @@ def test_a_file_that_is_complete_before_it_is_first_seen_is_told_to_be(
     page.wait_for_function(ENDED, arg=answer.value.json()["id"])
     expect(page.locator("#told")).to_have_text("swift.pdf: uploaded")
     page.unroute("**/api/jobs?*")
-    page.evaluate(
-        "document.dispatchEvent(new Event('visibilitychange'))"
-    )  # or it would ask some seconds later
+    page.evaluate(LOOK_NOW)
     expect(page.locator("#told")).to_contain_text("swift.pdf: Complete", timeout=SECONDS)
 
 
