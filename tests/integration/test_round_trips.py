@@ -13,6 +13,7 @@ from holdfast.domain.job import JobSpec, Lane, NewJob
 from holdfast.domain.moves import State
 from holdfast.stores.postgres import PostgresStore
 from holdfast.wiring import SystemClock, SystemIds
+from tests.services.postgres import Postgres
 
 LANE = Lane("default", "remind")
 
@@ -77,3 +78,19 @@ async def test_a_claim_is_planned_once(store: Watched) -> None:  # E51
     async with store._lines.take("claim") as connection:
         [counts] = await connection.fetch(planned)
     assert tuple(counts) == (8, 0)
+
+
+async def test_a_pooler_asks_for_nothing_more(
+    postgres: Postgres, postgres_url: str, pgbouncer_url: str
+) -> None:  # E51
+    database = postgres_url.rpartition("/")[2]
+    postgres.execute(f"ALTER DATABASE {database} SET log_statement = 'all'")
+    store = Watched(pgbouncer_url)
+    await store.open()
+    await store.enqueue([due_later()])
+    before = len(postgres.log.read_text())
+    await store.enqueue([due_later()])
+    said = postgres.log.read_text()[before:]
+    assert said.count("-- enqueue") == 1
+    assert "client_encoding" not in said
+    await store.close()

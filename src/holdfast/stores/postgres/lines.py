@@ -33,6 +33,8 @@ SETTINGS = {
     "idle_in_transaction_session_timeout": "30s",
     "statement_timeout": "60s",
 }
+#: As the server spells it. PgBouncer compares the words, and would send the driver's own ('utf-8') before each transaction.
+POOLED = {"client_encoding": "UTF8"}
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0
 END_SECONDS = 2.0
@@ -74,7 +76,7 @@ class Lines:
                 command_timeout=COMMAND_SECONDS,
                 connection_class=Connection,
                 statement_cache_size=0 if self.pooled else 200,
-                server_settings={} if self.pooled else {**SETTINGS, **settings},
+                server_settings=POOLED if self.pooled else {**SETTINGS, **settings},
             )
         except (*DRIVER_ERRORS, ValueError) as error:
             raise translate(error, self.url) from error
