@@ -25,6 +25,7 @@ from tests.http.world import API, House
 
 pytestmark = pytest.mark.anyio
 
+ALL = "examples,coverage,fuzzing,stateful"
 EXAMPLES = int(os.environ.get("HOLDFAST_SCHEMA_EXAMPLES", "0"))
 ROOT = Path(__file__).parents[2]
 #: One check is replaced by our own, which knows our codes. Streams do not end: tests/http/test_stream.py reads them.
@@ -143,7 +144,8 @@ async def _run(folder: Path, url: str, phases: str, examples: int, walks: int) -
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_the_api_is_as_its_document_says_on_sqlite(tmp_path: Path, sqlite_url: str) -> None:  # E66
-    await _run(tmp_path, sqlite_url, "examples,coverage,fuzzing,stateful", EXAMPLES or 3, EXAMPLES or 6)
+    phases = ALL if EXAMPLES else "examples,coverage,stateful"
+    await _run(tmp_path, sqlite_url, phases, EXAMPLES or 3, EXAMPLES or 6)
 
 
 @pytest.mark.service
@@ -152,7 +154,7 @@ async def test_the_api_is_as_its_document_says_on_sqlite(tmp_path: Path, sqlite_
 async def test_the_api_is_as_its_document_says_on_postgresql(
     tmp_path: Path, postgres_url: str
 ) -> None:  # E66
-    phases = "examples,coverage,fuzzing,stateful" if EXAMPLES else "examples,fuzzing,stateful"
+    phases = ALL if EXAMPLES else "examples,fuzzing,stateful"
     await _run(tmp_path, postgres_url, phases, EXAMPLES or 3, EXAMPLES or 6)
 
 
