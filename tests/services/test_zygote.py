@@ -30,7 +30,15 @@ def test_it_has_the_place_the_words_and_the_environment_it_was_given(start: type
 
 @pytest.mark.parametrize(
     ("code", "left"),
-    [("import sys; sys.exit(3)", 3), ("1 / 0", 1), ("import os; os.kill(os.getpid(), 9)", -9), ("", 0)],
+    [
+        ("import sys; sys.exit(3)", 3),
+        ("import sys; sys.exit()", 0),
+        ("import sys; sys.exit('no')", 1),
+        ("1 / 0", 1),
+        ("raise KeyboardInterrupt", -signal.SIGINT),
+        ("import os; os.kill(os.getpid(), 9)", -9),
+        ("", 0),
+    ],
 )
 @pytest.mark.parametrize("start", [zygote.Process, subprocess.Popen])
 def test_it_ends_as_any_other(start: type, code: str, left: int) -> None:
@@ -38,6 +46,17 @@ def test_it_ends_as_any_other(start: type, code: str, left: int) -> None:
     _, said = process.communicate(timeout=20)
     assert process.returncode == left
     assert ("ZeroDivisionError" in said) == (code == "1 / 0")
+    assert (said == "no\n") == ("'no'" in code)
+
+
+@pytest.mark.parametrize("start", [zygote.Process, subprocess.Popen])
+def test_it_waits_for_its_threads_and_ends_what_wants_to_be_ended(start: type) -> None:
+    code = (
+        "import atexit, threading; atexit.register(print, 'last'); "
+        "threading.Timer(0.05, print, ['thread']).start(); print('first')"
+    )
+    process = start([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.communicate(timeout=20) == ("first\nthread\nlast\n", None)
 
 
 def test_an_order_that_was_broken_off_is_not_answered_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ before it begins, and its command line in /proc is the zygote's. Where that matt
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -27,10 +28,11 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import types
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, AnyStr
+from typing import Any, AnyStr, NoReturn
 
 ROOT = Path(__file__).parents[2]
 #: Read their settings from the environment while they are imported, or do something at once.
@@ -242,7 +244,38 @@ def _run(argv: list[str]) -> None:
         exec(compile(subject, "<string>", "exec"), main.__dict__)
 
 
+def _leave(argv: list[str]) -> NoReturn:
+    """Run it, and end as the interpreter does, except that nothing is taken apart in memory: that is the zygote's, and each
+    page of it would be copied for that, which takes longer than the process itself."""
+    code = 0
+    try:
+        _run(argv)
+    except SystemExit as leaving:
+        code = _code(leaving.code)
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        code = -signal.SIGINT
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _code(given: object) -> int:
+    if given is None or isinstance(given, int):
+        return (given or 0) & 0xFF
+    print(given, file=sys.stderr)
+    return 1
+
+
 if __name__ == "__main__":
     order = _serve(socket.socket(fileno=int(sys.argv[1])))
     if order is not None:
-        _run(order["argv"])
+        _leave(order["argv"])
