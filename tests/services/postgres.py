@@ -108,7 +108,7 @@ class Postgres:
         self.port = 0
         self.databases: set[str] = set()  #: made here and not dropped
         self._process: subprocess.Popen[bytes] | None = None
-        self._admin: psycopg.Connection[Any] | None = None
+        self._kept: dict[str, psycopg.Connection[Any]] = {}
         self._copies: Path | None = None
         self.prefix = self._ordinary_user()  #: before a command: starts it as the user this server runs as
 
@@ -176,14 +176,14 @@ class Postgres:
         words = "CREATE DATABASE {} TEMPLATE {}"
         if self.binaries.major >= 15:
             words += " STRATEGY file_copy"  # half the work of the other way for a few MB; older ones know only this
-        self._administer(sql.SQL(words).format(sql.Identifier(name), sql.Identifier(template)))
+        self.ask(sql.SQL(words).format(sql.Identifier(name), sql.Identifier(template)))
         self.databases.add(name)
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
         self.databases.discard(name)
         self._end_sessions(name)
-        self._administer(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        self.ask(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def execute(self, statement: str | sql.Composed, database: str = "postgres") -> None:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
@@ -194,18 +194,18 @@ class Postgres:
         database by force, looks again only after a tenth of a second."""
         words = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}"
         until = time.monotonic() + 1
-        while self._administer(sql.SQL(words).format(name)).rowcount and time.monotonic() < until:
+        while self.ask(sql.SQL(words).format(name)).rowcount and time.monotonic() < until:
             time.sleep(0.002)
 
-    def _administer(self, statement: sql.Composed) -> psycopg.Cursor[Any]:
-        """On a connection that is kept: a new one for each test's database takes longer than to make that."""
+    def ask(self, statement: str | sql.Composed, database: str = "postgres") -> psycopg.Cursor[Any]:
+        """On a connection that is kept: a new one takes longer than to make a database."""
         for _ in range(2):
-            if self._admin is None or self._admin.closed:
-                self._admin = psycopg.connect(self.url("postgres"), autocommit=True)
+            if database not in self._kept or self._kept[database].closed:
+                self._kept[database] = psycopg.connect(self.url(database), autocommit=True)
             try:
-                return self._admin.execute(statement)
+                return self._kept[database].execute(statement)
             except psycopg.OperationalError:  # the server was killed and started again meanwhile
-                self._admin.close()
+                self._kept[database].close()
         raise RuntimeError("the server cannot be reached")
 
     # --- how
@@ -259,8 +259,8 @@ class Postgres:
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
 
     def _end(self, how: signal.Signals) -> None:
-        if self._admin is not None:
-            self._admin.close()
+        for connection in self._kept.values():
+            connection.close()
         if self._process is None:
             return
         if self._process.poll() is None:
