@@ -3,7 +3,7 @@
 | fixture            | scope    | gives                                                                    |
 |--------------------|----------|--------------------------------------------------------------------------|
 | `postgres`         | session  | a running `Postgres`, the system's version; one for each xdist worker     |
-| `postgres_url`     | function | the URL of a new database on it, with our schema                         |
+| `postgres_url`     | function | the URL of an empty database on it, with our schema                      |
 | `empty_postgres`   | function | the same without our schema; there is an `empty_postgres18`, too          |
 | `sqlite_url`       | function | the URL of a new SQLite file, with our schema                             |
 | `database_url`     | function | of both, one after the other                                              |
@@ -35,7 +35,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.services import keeper, zygote
-from tests.services.databases import new_database, new_file
+from tests.services.databases import emptied_database, new_database, new_file
 from tests.services.late import end_late_connections
 from tests.services.nats import NatsServer
 from tests.services.pgbouncer import PgBouncer
@@ -218,8 +218,8 @@ def durable_postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def postgres_url(postgres: Postgres) -> Iterator[str]:
-    with new_database(postgres) as url:
+def postgres_url(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[str]:
+    with (new_database if "pgbouncer" in request.fixturenames else emptied_database)(postgres) as url:
         yield url
 
 

@@ -62,7 +62,7 @@ def one_session(postgres18: Postgres) -> Iterator[PgBouncer]:
 async def on_postgres(server: Postgres, pooler: PgBouncer | None = None) -> AsyncIterator[World]:
     from holdfast.stores.postgres import PostgresStore
 
-    with emptied_database(server) as url:
+    with emptied_database(server, pooled=pooler is not None) as url:
         way = url if pooler is None else f"{pooler.route(url)}?prepare=off"
         clock: Clock = SystemClock()
         store = PostgresStore(way, clock, SystemThreads())

@@ -182,19 +182,22 @@ class Postgres:
 
     def drop_database(self, name: str) -> None:
         self.databases.discard(name)
-        self._end_sessions(name)
+        if name in self._kept:
+            self._kept.pop(name).close()
+        self.end_sessions(name)
         self.ask(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def execute(self, statement: str | sql.Composed, database: str = "postgres") -> None:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement)
 
-    def _end_sessions(self, name: str) -> None:
+    def end_sessions(self, name: str) -> None:
         """Whoever is still there, such as a pooler, is gone in a millisecond or two; the server itself, when it drops a
         database by force, looks again only after a tenth of a second."""
-        words = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}"
+        words = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {} AND pid <> {}"
+        ours = self._kept[name].info.backend_pid if name in self._kept else 0
         until = time.monotonic() + 1
-        while self.ask(sql.SQL(words).format(name)).rowcount and time.monotonic() < until:
+        while self.ask(sql.SQL(words).format(name, ours)).rowcount and time.monotonic() < until:
             time.sleep(0.002)
 
     def ask(self, statement: str | sql.Composed, database: str = "postgres") -> psycopg.Cursor[Any]:
