@@ -203,12 +203,15 @@ class Postgres:
     def ask(self, statement: str | sql.Composed, database: str = "postgres") -> psycopg.Cursor[Any]:
         """On a connection that is kept: a new one takes longer than to make a database."""
         for _ in range(2):
-            if database not in self._kept or self._kept[database].closed:
-                self._kept[database] = psycopg.connect(self.url(database), autocommit=True)
+            connection = self._kept.get(database)
+            if connection is None or connection.closed:
+                connection = self._kept[database] = psycopg.connect(self.url(database), autocommit=True)
             try:
-                return self._kept[database].execute(statement)
-            except psycopg.OperationalError:  # the server was killed and started again meanwhile
-                self._kept[database].close()
+                return connection.execute(statement)
+            except psycopg.OperationalError:
+                if not connection.broken:
+                    raise
+                connection.close()  # the server was killed and started again meanwhile
         raise RuntimeError("the server cannot be reached")
 
     # --- how
