@@ -75,12 +75,14 @@ async def on_postgres(server: Postgres, pooler: PgBouncer | None = None) -> Asyn
             moved += duration(by)
             await store.shift_clock(duration(by))
 
-        yield World(store, clock, advance)
-        assert await store.violations() == []
-        if moved:  # a pooler lends the same session to the next test
-            await store.shift_clock(-moved)
-            await store.now()
-        await store.close()
+        try:
+            yield World(store, clock, advance)
+            assert await store.violations() == []
+        finally:
+            if moved:  # a pooler lends the same session to the next test
+                await store.shift_clock(-moved)
+                await store.now()
+            await store.close()
 
 
 @pytest.fixture

@@ -40,13 +40,15 @@ def emptied_database(server: Postgres, *, pooled: bool = False) -> Iterator[str]
         _copy(server, EMPTIED)
         server.ask(_function_that_empties(server), EMPTIED)
         _shapes[server] = _shape(server)
-    yield server.url(EMPTIED)
-    if not pooled:
-        server.end_sessions(EMPTIED)
-    for (table,) in server.ask(_TABLES.format("public"), EMPTIED).fetchall():
-        server.ask(f"DROP TABLE {table} CASCADE", EMPTIED)
-    if _shape(server) != _shapes[server] or _empty(server) > MANY:
-        server.drop_database(EMPTIED)
+    try:
+        yield server.url(EMPTIED)
+    finally:
+        if not pooled:
+            server.end_sessions(EMPTIED)
+        for (table,) in server.ask(_TABLES.format("public"), EMPTIED).fetchall():
+            server.ask(f"DROP TABLE {table} CASCADE", EMPTIED)
+        if _shape(server) != _shapes[server] or _empty(server) > MANY:
+            server.drop_database(EMPTIED)
 
 
 MANY = 2000  #: rows, whose remains would slow the next test down

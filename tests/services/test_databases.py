@@ -32,6 +32,21 @@ def test_nothing_is_left_of_what_a_test_did(postgres: Postgres, trace: str) -> N
         assert look(url) == new
 
 
+def test_a_test_that_fails_leaves_nothing_behind_either(postgres: Postgres) -> None:
+    with emptied_database(postgres) as url:
+        new = look(url)
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        _fail(postgres)
+    with emptied_database(postgres) as url:
+        assert look(url) == new
+
+
+def _fail(postgres: Postgres) -> None:
+    with emptied_database(postgres) as url, psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(2):
+            connection.execute(TRACES["rows"])
+
+
 def test_a_session_that_was_left_open_holds_nobody_up(postgres: Postgres) -> None:
     with emptied_database(postgres) as url:
         left = psycopg.connect(url)
