@@ -3,7 +3,8 @@
 The suite starts some hundred workers, web apps and commands, and most of what each costs is its imports. `Process` and
 `run` take what `subprocess.Popen` and `subprocess.run` take, for `python -m …` and `python -c …`, and give the same: the
 process is a child of the test, to be waited for, signalled and killed. Only what is not ours differs: its modules are there
-before it begins, and its command line in /proc is the zygote's. Where that matters, use `subprocess`.
+before it begins and are not taken apart at its end, and its command line in /proc is the zygote's. Where that matters, use
+`subprocess`.
 
     tests ──fds, command, environment──▶ zygote ──fork──▶ middle ──fork──▶ the process
                                                      └─ dies at once, so that the process comes to the tests
