@@ -95,13 +95,17 @@ async def test_a_job_whose_worker_the_kernel_kills_for_its_memory_ends_as_a_dead
     with memory_bound(400_000_000) as bound:
         job_id, bystander = await site.enqueue("hoard"), await site.enqueue("echo", value=7)
         supervisor = site.worker("--processes", "2", under=bound.command if bound else ())
-        row = await site.reaches(job_id, "failed")
-        assert (row.error_code, row.attempt, row.crashes) == ("WORKER_LOST", 2, 2)
-        assert (await site.reaches(bystander, "complete")).result == 7
-        assert [lost["code"] for lost in supervisor.told("process.lost")] == [-signal.SIGKILL] * 2
-        if bound is not None:
-            assert bound.kills() == 2
-        supervisor.kill()
+        try:
+            row = await site.reaches(job_id, "failed")
+            assert (row.error_code, row.attempt, row.crashes) == ("WORKER_LOST", 2, 2)
+            assert (await site.reaches(bystander, "complete")).result == 7
+            lost = [process["code"] for process in supervisor.told("process.lost")]
+        finally:
+            supervisor.kill()
+        # The one that hoards is killed each time; while it dies, the kernel may take another one with it.
+        kills = bound.kills() if bound else 2
+        assert kills >= 2
+        assert lost == [-signal.SIGKILL] * kills
     [letter] = await site.app.dead_letters()
     assert (letter.id, letter.reason, letter.attempts) == (job_id, "WORKER_LOST", 2)
     await site.consistent([job_id, bystander])
