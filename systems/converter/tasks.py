@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 
 from holdfast import THIS_JOB, BreakerPolicy, Every, Holdfast, Job, Retention, Retry, Task
+from systems.common.calling import certificates
 from systems.common.parts import Part
 from systems.common.threads import in_thread
 from systems.converter.failures import IO_ATTEMPTS, SourceGone, failed, rule
@@ -78,7 +79,10 @@ def build(settings: Settings, **options: Any) -> Converter:
     async def client() -> AsyncIterator[httpx2.AsyncClient]:
         limits = httpx2.Limits(max_connections=settings.worker_concurrency)
         # No timeouts of its own: that of the whole call began before any of them could.
-        async with httpx2.AsyncClient(base_url=settings.gateway_url, timeout=None, limits=limits) as opened:
+        trusted = certificates(settings.gateway_url)
+        async with httpx2.AsyncClient(
+            base_url=settings.gateway_url, timeout=None, limits=limits, verify=trusted
+        ) as opened:
             yield opened
 
     gateway_time = timedelta(milliseconds=settings.gateway_timeout_ms)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import httpx2
 import msgspec
 
+from systems.common.calling import certificates
 from systems.grading.messages import Grade
 from systems.grading.settings import Settings
 from systems.grading.worker.failures import Hopeless, TryAgain
@@ -69,7 +70,9 @@ class _Transcript(msgspec.Struct):
 class Provider:
     def __init__(self, settings: Settings, client: httpx2.Client | None = None) -> None:
         self._settings = settings
-        self._client = client or httpx2.Client(timeout=settings.provider_timeout_ms / 1000)
+        self._client = client or httpx2.Client(
+            timeout=settings.provider_timeout_ms / 1000, verify=certificates(settings.provider_url)
+        )
 
     def close(self) -> None:
         self._client.close()

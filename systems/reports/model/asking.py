@@ -10,6 +10,7 @@ import anyio
 import httpx2
 import msgspec
 
+from systems.common.calling import certificates
 from systems.reports.codes import Code
 from systems.reports.failures import Trouble
 from systems.reports.model.errors import of_network, of_status
@@ -47,6 +48,7 @@ async def model_client(settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
         headers=headers,
         timeout=httpx2.Timeout(seconds, connect=min(seconds, 10.0)),
         limits=httpx2.Limits(max_connections=settings.worker_concurrency),
+        verify=certificates(settings.model_url),
     ) as client:
         yield client
 
