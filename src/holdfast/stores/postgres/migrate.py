@@ -40,8 +40,11 @@ async def migrate(connection: asyncpg.Connection[Any]) -> list[str]:
 
 async def check(connection: asyncpg.Connection[Any], where: str) -> None:
     """Refuse a schema that is missing, older or newer than this version knows."""
-    exists = await connection.fetchval("SELECT to_regclass('holdfast.migration') IS NOT NULL")
-    version, newest = await _version(connection) if exists else 0, MIGRATIONS[-1][0]
+    newest = MIGRATIONS[-1][0]
+    try:
+        version = await _version(connection)
+    except asyncpg.UndefinedTableError:
+        version = 0
     if version == 0:
         raise SchemaMismatch(f"{where} has no Holdfast schema; run `holdfast migrate`")
     if version < newest:

@@ -58,6 +58,8 @@ from holdfast.stores.postgres.refusals import behind_a_pooler, shown, translate
 from holdfast.stores.postgres.registering import register, register_sync
 from holdfast.stores.postgres.runner import UNDONE
 
+_SETTINGS = "SELECT current_setting('enable_seqscan'), current_setting('synchronous_commit')"
+
 
 class PostgresStore(Hints):
     """One database. Each line of work goes on while others wait: claim, settle, enqueue, duty, people, read."""
@@ -74,11 +76,12 @@ class PostgresStore(Hints):
         self._lines.closed = self._bell.closed = self._message_bell.closed = False
         async with self._lines.take("read") as connection:
             await check(connection, shown(self.url))
-            if not self._lines.pooled and await connection.fetchval("SHOW enable_seqscan") != "off":
+            seqscan, commits = await connection.fetchrow(_SETTINGS) or ("", "")
+            if not self._lines.pooled and seqscan != "off":
                 # Our settings did not arrive, so statements may not stay either: worse than failing, a session of somebody
                 # else may know another statement by the same name.
                 raise behind_a_pooler(self.url)
-            if await connection.fetchval("SHOW synchronous_commit") == "off":
+            if commits == "off":
                 raise StoreError(
                     f"{shown(self.url)} commits without waiting for the disk (synchronous_commit=off): a crash could lose"
                     " jobs that were acknowledged; set synchronous_commit=on for this user or database"
