@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
@@ -70,6 +71,9 @@ AT_THE_BROWSER = ("tests/systems/screenshots/", "tests/systems/converter/test_pa
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]
 _numbers = itertools.count(1)
 T = TypeVar("T")
+
+#: The same examples in every run, so that more of them find no more tomorrow; `--hypothesis-profile=default` looks elsewhere.
+hypothesis.settings.register_profile("suite", hypothesis.settings.get_profile("ci"), max_examples=50)
 
 
 def group_of(test_id: str) -> str:
@@ -116,6 +120,8 @@ _ran_by: dict[str, str] = {}
 
 def pytest_configure(config: pytest.Config) -> None:
     end_late_connections()
+    # Our servers have no TLS: to ask for it costs each connection a millisecond.
+    os.environ.setdefault("PGSSLMODE", "disable")
     if hasattr(config, "workerinput"):  # registered early: it is done last
         atexit.register(_leave)
     memory = in_memory()

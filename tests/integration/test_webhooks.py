@@ -18,6 +18,7 @@ from holdfast.webhooks.signature import sign, write_secret
 from holdfast.webhooks.subjects import Subjects
 from tests.integration.endpoint import ALLOW, Endpoint
 from tests.integration.world import ONCE, Database, new_app, until, work, working
+from tests.services import zygote
 
 
 def make_app(url: str, **settings: Any) -> Holdfast:
@@ -427,7 +428,9 @@ async def test_workers_that_are_killed_again_and_again_leave_no_event_untold(
         webhook = await app.create_webhook(endpoint.url, events=["queued"])
         total = 0
         for life in range(2):
-            worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, db.url)
+            worker: zygote.Process[bytes] = zygote.Process(
+                [sys.executable, "-c", WORKER, db.url], cwd=zygote.ROOT
+            )
             try:
                 for _ in range(5):
                     await app.tasks["convert"].enqueue_many([(str(n),) for n in range(10)])
@@ -436,7 +439,7 @@ async def test_workers_that_are_killed_again_and_again_leave_no_event_untold(
                 await endpoint.until(total // 3 if life else 1)  # in the midst of it
             finally:
                 worker.kill()
-                await worker.wait()
+                worker.wait()
         handled = {message.id for message in endpoint.messages}
         async with working(app):
             async with asyncio.timeout(50):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(120)
 
 CHUNK = 30
 #: First seeds of the chunks that every change is tried with.
-MEMORY, SQLITE = range(0, 240, CHUNK), range(0, 60, CHUNK)
+MEMORY, SQLITE = range(0, 270, CHUNK), range(0, 30, CHUNK)
 #: Once found something, and kept for ever: (store, seed) → what. A change of the simulation makes other stories of the same
 #: numbers; what they found is told again in `test_stories.py` or planted by `tools/mutants.py`.
 REGRESSIONS = {

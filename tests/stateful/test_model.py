@@ -43,7 +43,7 @@ def test_the_memory_store_keeps_its_promises(
     class OnMemory(Machine):
         make_bench = staticmethod(memory_benches(loop))
 
-    run_state_machine_as_test(OnMemory, settings=plenty(120))
+    run_state_machine_as_test(OnMemory, settings=plenty(80))
 
 
 def test_the_sqlite_store_keeps_its_promises(
@@ -52,7 +52,7 @@ def test_the_sqlite_store_keeps_its_promises(
     class OnSqlite(Machine):
         make_bench = staticmethod(sqlite_benches(loop, tmp_path))
 
-    run_state_machine_as_test(OnSqlite, settings=plenty(60))
+    run_state_machine_as_test(OnSqlite, settings=plenty(40))
 
 
 def test_the_postgres_store_keeps_its_promises(
