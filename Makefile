@@ -1,7 +1,7 @@
 # Needs python3 (3.11 or newer) with pip, git and make. `make` alone lists the commands.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup run test suite lint check bench demo mutants torture simulate-long lock fresh-check clean
+.PHONY: help setup run test suite system lint check bench demo mutants torture simulate-long lock fresh-check clean
 
 BIN := .venv/bin
 # Compiled once, not by each of the hundreds of processes that the tests start: some machines switch it off.
@@ -31,13 +31,16 @@ run: ## Set up and start a system (SYSTEM=converter|grading|reports|screenshots 
 	@tools/bootstrap $(if $(filter converter-sqlite,$(SYSTEM)-$(STORE)),run,dev)
 	@exec $(BIN)/python -m systems.$(SYSTEM).run --port $(PORT) --data $(DATA) $(if $(filter grading,$(SYSTEM)),,--store $(STORE))
 
-test: setup ## Set up and run the whole suite, with private servers
-	@tools/system
-	@$(MAKE) -j2 lint suite
+test: ## Set up and run the whole suite, with private servers
+	@$(MAKE) -j3 lint suite
 
 # Beside the type checker, which is alone on its core while the tests are collected on the other
-suite:
+suite: setup system
 	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 8 $(ARGS)
+
+# Beside the set-up: it waits for the network just as often
+system:
+	@tools/system
 
 lint: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run .venv/bin/ruff format ." >&2; exit 1; }
@@ -59,8 +62,7 @@ demo: ## A one-minute tour in the terminal: a killed worker, an outage, the brea
 mutants: setup ## Plant bugs in a copy of the source and show which test catches each
 	@$(BIN)/python tools/mutants.py $(ARGS)
 
-torture: setup ## Real workers and stores under blows, then an audit (MINUTES=1 on each; ARGS="--store postgres+brokers")
-	@tools/system
+torture: setup system ## Real workers and stores under blows, then an audit (MINUTES=1 on each; ARGS="--store postgres+brokers")
 	@$(BIN)/python -m tests.torture --minutes $(MINUTES) $(ARGS)
 
 simulate-long: setup ## Play many seeds on both stores (SEEDS=5000), and walk the largest exhaustive scenario
