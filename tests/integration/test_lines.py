@@ -109,10 +109,11 @@ async def test_a_caller_who_gives_up_ends_its_statement_and_its_connection_and_n
     assert (read.is_closed(), claim.is_closed()) == (True, False)
 
 
+@pytest.mark.parametrize("tls", ["prefer", "disable"])  # the driver's own default, and that of these tests
 async def test_a_caller_who_gives_up_while_a_connection_is_made_leaves_nothing_behind(
-    postgres_url: str, postgres_proxy: Proxy
+    postgres_url: str, postgres_proxy: Proxy, tls: str
 ) -> None:  # E14
-    lines = Lines(postgres_proxy.route(postgres_url))
+    lines = Lines(f"{postgres_proxy.route(postgres_url)}?sslmode={tls}")
     untold: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, told: untold.append(told))
     postgres_proxy.delay = 0.05

@@ -49,6 +49,10 @@ def due_later() -> NewJob:
     return NewJob(SystemIds().job_id(), "{}", JobSpec(lane=LANE, delay=timedelta(hours=1), max_attempts=3))
 
 
+async def test_to_open_it_takes_four_statements(store: Watched) -> None:  # E51
+    assert len(store.asked) == 4  # its schema, its settings, its event numbers, its lanes
+
+
 async def test_a_job_due_later_is_one_statement(store: Watched) -> None:  # E51
     await store.enqueue([due_later()])  # its lane is new
     store.asked.clear()
