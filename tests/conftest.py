@@ -73,7 +73,7 @@ _numbers = itertools.count(1)
 T = TypeVar("T")
 
 #: The same examples in every run, so that more of them find no more tomorrow; `--hypothesis-profile=default` looks elsewhere.
-hypothesis.settings.register_profile("suite", hypothesis.settings.get_profile("ci"), max_examples=50)
+hypothesis.settings.register_profile("suite", hypothesis.settings.get_profile("ci"), max_examples=40)
 
 
 def group_of(test_id: str) -> str:

@@ -13,8 +13,6 @@ from holdfast.simulate.policies import BACKOFF, BREAKER, EVERYTHING, LIMITER, PL
 from holdfast.simulate.scenarios import BAD_WORKER, BROWN_OUT, OUTAGE, POISON, SCENARIOS, WINDOW, Scenario
 from holdfast.simulate.world import World, simulate
 
-SEEDS = (1, 2)
-
 
 def small(scenario: Scenario, **knobs: float) -> Scenario:
     """A fifth of the service, of the jobs and of the slots; about half as long."""
@@ -35,11 +33,10 @@ def play(scenario: Scenario, policy: Play, seed: int = 1) -> Figures:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-@pytest.mark.parametrize("seed", SEEDS)
 def test_with_everything_on_nearly_all_jobs_are_done_at_about_one_call_each(
-    name: str, seed: int
+    name: str,
 ) -> None:  # E75, E22, E23
-    game = play(small(SCENARIOS[name]), EVERYTHING, seed)
+    game = play(small(SCENARIOS[name]), EVERYTHING, seed=2)  # the page's games are played with the first
     assert game.share_done >= 0.99
     assert game.calls_per_job is not None
     # A smaller game has the same few trials to pay for by fewer jobs; a poison job is called until it is given up.
