@@ -174,6 +174,7 @@ def test_a_worker_that_is_told_to_stop_finishes_what_it_does(site: RunningSite) 
     worker = site.start_worker()
     site.gateway.fault(latency_ms=700)
     job_id = under_way(site, "finishes")
+    time.sleep(0.2)  # the store knows of the claim before the worker does, which would give it back unbegun
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(10) == 0
     job = site.job(job_id)
