@@ -72,7 +72,7 @@ DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]
 _numbers = itertools.count(1)
 T = TypeVar("T")
 
-#: The same examples in every run, so that more of them find no more tomorrow; `--hypothesis-profile=default` looks elsewhere.
+#: Fewer than a hundred, for the time of a run: a change is tried with less. `--hypothesis-profile=default` tries more, and others.
 hypothesis.settings.register_profile("suite", hypothesis.settings.get_profile("ci"), max_examples=40)
 
 
