@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("src", "tests", "tools", "pyproject.toml")
 SECONDS = 600  #: a bug that makes a net hang is caught, too
 
-PYTEST = ("-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider")
+PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 #: The nets, quickest first: what is run, by which files can be caught there.
 NETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "exhaustive": (
@@ -216,6 +216,8 @@ def main(chosen: list[str]) -> int:
         record = Path(words.pop(place + 1))
         words.remove("--record")
     mutants = [one for one in MUTANTS if not words or any(word in one.name for word in words)]
+    if not mutants:
+        return _end(_unknown(" ".join(words)))
     with copied() as copy:
         for net in NETS:
             if any(_sees(net, one) for one in mutants) and not _holds(net, copy):
@@ -245,7 +247,7 @@ def planted(name: str) -> Iterator[Path]:
     """A copy with that bug in it."""
     mutant = next((one for one in MUTANTS if one.name == name), None)
     if mutant is None:
-        raise SystemExit(f"no bug is called {name!r}; there are: {', '.join(one.name for one in MUTANTS)}")
+        raise SystemExit(_unknown(name))
     with copied() as copy:
         _plant(mutant, copy)
         yield copy
@@ -267,6 +269,10 @@ def environment(copy: Path) -> dict[str, str]:
     """In which a process runs the copy instead of this."""
     paths = os.pathsep.join([str(copy / "src"), str(copy)])
     return {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _unknown(name: str) -> str:
+    return f"no bug is called {name!r}; there are: {', '.join(one.name for one in MUTANTS)}"
 
 
 def _end(why: str) -> int:
