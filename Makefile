@@ -4,6 +4,8 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help setup run test suite system lint check bench demo mutants torture simulate-long lock fresh-check clean
 
 BIN := .venv/bin
+# What .venv is made with, e.g. make test PYTHON=python3.13
+PYTHON ?= python3
 # Compiled once, not by each of the hundreds of processes that the tests start: some machines switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 # For make run: what is started, where it listens, where everything it keeps goes; and sqlite or postgres (not for grading)
@@ -24,11 +26,11 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make .venv ready with the project and all tools
-	@tools/bootstrap
+	@$(PYTHON) tools/bootstrap
 
 run: ## Set up and start a system (SYSTEM=converter|grading|reports|screenshots PORT=8000 DATA=./data STORE=sqlite|postgres)
 	@test -d systems/$(SYSTEM)/run || { echo "run: no system $(SYSTEM); there are converter, grading, reports and screenshots" >&2; exit 2; }
-	@tools/bootstrap $(if $(filter converter-sqlite,$(SYSTEM)-$(STORE)),run,dev)
+	@$(PYTHON) tools/bootstrap $(if $(filter converter-sqlite,$(SYSTEM)-$(STORE)),run,dev)
 	@exec $(BIN)/python -m systems.$(SYSTEM).run --port $(PORT) --data $(DATA) $(if $(filter grading,$(SYSTEM)),,--store $(STORE))
 
 test: ## Set up and run the whole suite, with private servers
@@ -71,7 +73,7 @@ simulate-long: setup ## Play many seeds on both stores (SEEDS=5000), and walk th
 	@$(BIN)/python -m tests.exhaustive
 
 lock: ## Write the lock files again (LOCK_ARGS=--upgrade for newer versions)
-	@tools/bootstrap lock
+	@$(PYTHON) tools/bootstrap lock
 
 fresh-check: ## Clone what is committed into an empty place and run `make test` there
 	@tools/fresh-check
