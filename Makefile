@@ -15,8 +15,8 @@ DATA ?= ./data
 STORE ?= sqlite
 # More for pytest, e.g. make test ARGS="-k lease -x"
 ARGS ?=
-# Two for each core: most tests wait for other processes
-WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+# Test processes, two for each core: most tests wait for other processes
+PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 4 ? 2 * cores : 8)))
 # For make simulate-long: how many seeds in memory; a fifth of them on SQLite
 SEEDS ?= 5000
 # For make torture: how long on each store
@@ -38,11 +38,11 @@ test: ## Set up and run the whole suite, with private servers
 
 # Beside the type checker, which is alone on its core while the tests are collected on the other
 suite: setup system
-	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 8 $(ARGS)
+	@$(BIN)/pytest -q --processes $(PROCESSES) $(ARGS)
 
 # Beside the set-up: it waits for the network just as often
 system:
-	@tools/system
+	@$(PYTHON) tools/system
 
 lint: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run .venv/bin/ruff format ." >&2; exit 1; }
@@ -51,14 +51,14 @@ lint: setup
 	@$(BIN)/lint-imports --no-logo >.boot/imports.log 2>&1 || { cat .boot/imports.log >&2; exit 1; }
 
 check: lint ## Format, lint, types, import arrows, fast tests
-	@$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 8 -m "not slow and not service" $(ARGS)
+	@$(BIN)/pytest -q --processes $(PROCESSES) -m "not slow and not service" $(ARGS)
 
 bench: setup ## Measure speed; figures go to the terminal
 	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 demo: ## A one-minute tour in the terminal: a killed worker, an outage, the breaker, a dead letter
-	@tools/bootstrap run
+	@$(PYTHON) tools/bootstrap run
 	@exec $(BIN)/python -m systems.converter.tour
 
 mutants: setup ## Plant bugs in a copy of the source and show which test catches each

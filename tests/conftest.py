@@ -2,7 +2,7 @@
 
 | fixture            | scope    | gives                                                                    |
 |--------------------|----------|--------------------------------------------------------------------------|
-| `postgres`         | session  | a running `Postgres`, the system's version; one for each xdist worker     |
+| `postgres`         | session  | a running `Postgres`, the system's version; one for each process          |
 | `postgres_url`     | function | the URL of an empty database on it, with our schema                      |
 | `empty_postgres`   | function | the same without our schema; there is an `empty_postgres18`, too          |
 | `sqlite_url`       | function | the URL of a new SQLite file, with our schema                             |
@@ -20,8 +20,6 @@
 | `nats_server`      | session  | a running `NatsServer`                                                    |
 """
 
-import atexit
-import fcntl
 import gc
 import itertools
 import logging
@@ -29,18 +27,18 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import hypothesis
 import pytest
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.services import keeper, zygote
+from tests.services.crew import Crew
 from tests.services.databases import emptied_database, new_database, new_file
 from tests.services.late import end_late_connections
 from tests.services.nats import NatsServer
 from tests.services.pgbouncer import PgBouncer
-from tests.services.postgres import NotInstalled, Postgres, in_memory
+from tests.services.postgres import NotInstalled, Postgres, in_memory, share_moulds
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import RabbitMq
 from tests.services.redis import RedisServer
@@ -85,67 +83,31 @@ def group_of(test_id: str) -> str:
     return test_id.partition("::")[0] if test_id.startswith(TOGETHER) else test_id
 
 
-class InGroups(LoadScopeScheduling):  # type: ignore[misc]
-    """Hands whole groups to the test processes. The way of xdist, its marker, has no effect under pytest 9.2."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return group_of(nodeid)
-
-    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-        """Groups that have ended are forgotten: xdist counts what is open in all of them, after each test."""
-        test_id = self.registered_collections[node][item_index]
-        group = self.assigned_work[node][group_of(test_id)]
-        group[test_id] = True
-        if all(group.values()):
-            del self.assigned_work[node][group_of(test_id)]
-        self._reschedule(node)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--processes", type=int, default=1, help="run the tests in so many processes")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InGroups:
-    config.option.loadscopereorder = False  # the order is ours
-    return InGroups(config, log)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    options = session.config.option
+    if options.processes < 2 or options.collectonly or options.usepdb or session.testsfailed:
+        return None  # pytest's own loop will do
+    share_moulds()
+    numbers: dict[str, list[int]] = {}
+    for number, item in enumerate(session.items):
+        numbers.setdefault(group_of(item.nodeid), []).append(number)
+    Crew(session, numbers.values()).run(options.processes)
+    return True
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Where the reports of all processes arrive: a group that was split would start its servers twice and tell nobody."""
-    node = getattr(report, "node", None)
-    if node is not None:
-        first = _ran_by.setdefault(group_of(report.nodeid), node.gateway.id)
-        assert first == node.gateway.id, f"{group_of(report.nodeid)} runs in {first} and in {node.gateway.id}"
-
-
-_ran_by: dict[str, str] = {}
-
-
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     end_late_connections()
     # Our servers have no TLS: to ask for it costs each connection a millisecond.
     os.environ.setdefault("PGSSLMODE", "disable")
-    if hasattr(config, "workerinput"):  # registered early: it is done last
-        atexit.register(_leave)
     memory = in_memory()
     if memory is not None:  # for the folders of the tests, with thousands of small files
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
     gc.disable()  # until all is collected, which stays until the end: looking through it again and again is a waste
-
-
-def _leave() -> None:
-    """To take apart all that is in memory before a test process ends takes seconds, with everybody waiting."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Iterator[None]:
-    """One test process before all others: what it compiles in a new clone, they only read."""
-    with Path(__file__).open() as turn:
-        try:
-            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            fcntl.flock(turn, fcntl.LOCK_SH)
-        return (yield)
 
 
 def pytest_collection_finish() -> None:
@@ -280,7 +242,20 @@ def pgbouncer_url(pgbouncer: PgBouncer, postgres_url: str) -> str:
 @pytest.fixture(scope="session")
 def rabbitmq() -> Iterator[RabbitMq]:
     with installed(RabbitMq) as running:
+        _brokers.append(running)
         yield running
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Behind the last test at the broker it would idle until the end, with a thirtieth of a core."""
+    yield
+    if nextitem is None or group_of(nextitem.nodeid) != "broker":
+        while _brokers:
+            _brokers.pop().kill()
+
+
+_brokers: list[RabbitMq] = []
 
 
 @pytest.fixture(scope="session")

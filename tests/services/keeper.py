@@ -66,6 +66,19 @@ def close() -> None:
             _keeper = None
 
 
+def _forget_keeper() -> None:
+    """In a forked process: that one is its parent's, whose pipe must not be kept open here."""
+    global _keeper
+    if _keeper is not None:
+        assert _keeper.stdin is not None
+        _keeper.stdin.close()
+        _keeper.returncode = 0  # not for us to wait for
+        _keeper = None
+
+
+os.register_at_fork(after_in_child=_forget_keeper)
+
+
 def _stat(pid: int) -> list[str]:
     """The fields of /proc/<pid>/stat after the command's name: state, parent, … start time."""
     try:
