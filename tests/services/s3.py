@@ -7,11 +7,11 @@ import re
 import urllib.request
 from types import TracebackType
 
+from moto.server import ThreadedMotoServer
+
 
 class S3:
     def __init__(self) -> None:
-        from moto.server import ThreadedMotoServer  # takes most of a second; few processes need it
-
         logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells of every request
         self._server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
 

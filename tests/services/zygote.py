@@ -3,8 +3,8 @@
 The suite starts some hundred workers, web apps and commands, and most of what each costs is its imports. `Process` and
 `run` take what `subprocess.Popen` and `subprocess.run` take, for `python -m …` and `python -c …`, and give the same: the
 process is a child of the test, to be waited for, signalled and killed. Only what is not ours differs: its modules are there
-before it begins and are not taken apart at its end, and its command line in /proc is the zygote's. Where that matters, use
-`subprocess`.
+before it begins and are not taken apart at its end, the collector comes seldom, and its command line in /proc is the
+zygote's. Where that matters, use `subprocess`.
 
     tests ──fds, command, environment──▶ zygote ──fork──▶ middle ──fork──▶ the process
                                                      └─ dies at once, so that the process comes to the tests
@@ -181,13 +181,14 @@ def _warm_up(argv: list[str]) -> None:
         *(("systems.common", *_WEB) if named else ()),
         *(_CELERY if "celery" in argv else ()),
     }
-    missing = wanted - _warm
-    for name in missing:
-        _import_all(name)
-    if missing:
+    if missing := wanted - _warm:
+        gc.disable()  # what is imported stays: looking through it again and again is a waste
+        for name in missing:
+            _import_all(name)
         _warm.update(missing)
         gc.collect()
         gc.freeze()
+        gc.enable()
 
 
 _warm: set[str] = set()
@@ -277,6 +278,7 @@ def _code(given: object) -> int:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(20_000, 20, 20)  # of what is forked, too: most of it lives for a second
     order = _serve(socket.socket(fileno=int(sys.argv[1])))
     if order is not None:
         _leave(order["argv"])

@@ -13,6 +13,7 @@ from holdfast import THIS_JOB, Holdfast, Job, ResultExpired, State, UsageError
 from holdfast.testing import app_in_memory, drain
 from tests.integration.artefacts.places import LARGE, Spoilt, files, spoil
 from tests.integration.world import SOON, Database, kinds, new_app, work
+from tests.services.s3 import S3
 
 pytestmark = pytest.mark.anyio
 
@@ -238,8 +239,6 @@ async def test_what_is_no_reference_is_refused(reference: str, tmp_path: Path) -
 
 # -- S3 -------------------------------------------------------------------------------------------------------------------
 async def test_the_same_in_a_bucket(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:  # E38 E42
-    from tests.services.s3 import S3
-
     with S3() as s3:
         s3.create_bucket("results")
         for name, value in s3.environment.items():
