@@ -31,6 +31,7 @@ from typing import TypeVar
 
 import hypothesis
 import pytest
+from hypothesis import strategies
 
 from tests.services import keeper, zygote
 from tests.services.crew import Crew
@@ -93,11 +94,19 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if options.processes < 2 or options.collectonly or options.usepdb or session.testsfailed:
         return None  # pytest's own loop will do
     share_moulds()
+    _learn_letters()
     numbers: dict[str, list[int]] = {}
     for number, item in enumerate(session.items):
         numbers.setdefault(group_of(item.nodeid), []).append(number)
     Crew(session, numbers.values()).run(options.processes)
     return True
+
+
+@hypothesis.settings(max_examples=1, database=None)
+@hypothesis.given(strategies.text())
+def _learn_letters(_: str) -> None:
+    """Hypothesis looks through Unicode and our sources before its first text, for two seconds in a new clone: once for all
+    processes."""
 
 
 def pytest_configure() -> None:

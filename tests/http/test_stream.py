@@ -63,7 +63,7 @@ async def busy(app: Holdfast) -> AsyncIterator[None]:
                     )  # others commit meanwhile, with larger numbers
             else:
                 await app.tasks["note"].enqueue_many(calls)
-            await asyncio.sleep(chance.random() * 0.05)
+            await asyncio.sleep(chance.random() * 0.2)
 
     tasks = [asyncio.create_task(app.run_worker()), *[asyncio.create_task(enqueue()) for _ in range(3)]]
     try:

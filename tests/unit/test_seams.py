@@ -96,11 +96,12 @@ class Use(NamedTuple):
 
 def uses(tree: ast.AST) -> Iterator[Use]:
     """Every use of a forbidden name, under whatever name it was imported."""
-    names = dict(_imported(tree))
-    harmless = {id(call.func) for call in ast.walk(tree) if isinstance(call, ast.Call) and _only_yields(call)}
-    for_types = _for_types(tree)
-    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(tree)]
+    names = dict(_imported(nodes))
+    harmless = {id(call.func) for call in nodes if isinstance(call, ast.Call) and _only_yields(call)}
+    for_types = _for_types(nodes)
+    inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.level == 0 and id(node) not in for_types:
             for alias in node.names:  # importing a forbidden thing itself is a use, whatever becomes of it
                 full = f"{node.module}.{alias.name}"
@@ -117,9 +118,9 @@ def uses(tree: ast.AST) -> Iterator[Use]:
             yield Use(node.attr, node.lineno)
 
 
-def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def _imported(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
     """(name here, full name) of everything this file imports."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield (
@@ -149,11 +150,11 @@ def _only_yields(call: ast.Call) -> bool:
     return [a.value for a in call.args if isinstance(a, ast.Constant)] == [0] and not call.keywords
 
 
-def _for_types(tree: ast.AST) -> set[int]:
+def _for_types(nodes: list[ast.AST]) -> set[int]:
     """What is imported under `if TYPE_CHECKING`: never run."""
     return {
         id(node)
-        for branch in ast.walk(tree)
+        for branch in nodes
         if isinstance(branch, ast.If)
         and isinstance(branch.test, ast.Name)
         and branch.test.id == "TYPE_CHECKING"

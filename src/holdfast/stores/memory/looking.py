@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from holdfast.domain.census import Census
@@ -45,11 +47,8 @@ class Looking:
 
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
         before = None if after is None else read_cursor(after)
-        found = [
-            job
-            for job in sorted(self._tables.jobs.values(), key=lambda job: -job.number)
-            if (before is None or job.number < before) and _matches(job, where)
-        ]
+        found = [job for job in self._found(where) if before is None or job.number < before]
+        found.sort(key=lambda job: -job.number)
         rows = found[:limit]
         return Page(
             [_job_row(self._tables, job) for job in rows],
@@ -57,7 +56,12 @@ class Looking:
         )
 
     async def count(self, where: JobFilter) -> int:
-        return sum(_matches(job, where) for job in self._tables.jobs.values())
+        return len(self._found(where))
+
+    def _found(self, where: JobFilter) -> list[Job]:
+        jobs = self._tables.jobs
+        named = (jobs[one] for one in dict.fromkeys(where.ids) if one in jobs)
+        return [job for job in (named if where.ids else jobs.values()) if _matches(job, where)]
 
     async def counts(self) -> dict[str, int]:
         counts = dict.fromkeys(State, 0)
@@ -96,7 +100,8 @@ class Looking:
     # -- what is kept of a job ----------------------------------------------------------------------------------------
     async def events(self, *, after: int, limit: int, job_id: JobId | None = None) -> list[Event]:
         events = self._tables.events
-        return [e for e in events if e.id > after and (job_id is None or e.job_id == job_id)][:limit]
+        news = islice(events, bisect_right(events, after, key=lambda event: event.id), None)
+        return list(islice((e for e in news if job_id is None or e.job_id == job_id), limit))
 
     async def event_lag(self) -> timedelta:
         return timedelta()  # one writes at a time
@@ -228,7 +233,6 @@ def _matches(job: Job, where: JobFilter) -> bool:
         and (where.owner is None or job.spec.owner == where.owner)
         and (where.tag is None or where.tag in job.spec.tags)
         and (not where.args or where.args.items() <= json.loads(job.payload).items())
-        and (not where.ids or job.id in where.ids)
         and _within(job.created_at, where.created_after, where.created_before)
         and (where.error_code is None or (job.error is not None and job.error.code == where.error_code))
         and (where.key is None or own_key(job.spec.key) == where.key)
