@@ -94,6 +94,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if options.processes < 2 or options.collectonly or options.usepdb or session.testsfailed:
         return None  # pytest's own loop will do
     share_moulds()
+    zygote.share()
     _learn_letters()
     numbers: dict[str, list[int]] = {}
     for number, item in enumerate(session.items):

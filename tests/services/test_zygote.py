@@ -59,13 +59,11 @@ def test_it_waits_for_its_threads_and_ends_what_wants_to_be_ended(start: type) -
     assert process.communicate(timeout=20) == ("first\nthread\nlast\n", None)
 
 
-def test_an_order_that_was_broken_off_is_not_answered_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_that_was_broken_off_is_not_answered_to_the_next() -> None:
     """As by a test that takes too long."""
     exits = [sys.executable, "-c", "import sys; sys.exit(int(sys.argv[1]))"]
-    mother = zygote._Zygote()
-    monkeypatch.setattr(zygote, "_zygote", mother)
     assert zygote.run([*exits, "3"]).returncode == 3
-    os.kill(mother._process.pid, signal.SIGSTOP)
+    os.kill(zygote._zygote.pid, signal.SIGSTOP)
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
     before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     try:
@@ -73,9 +71,8 @@ def test_an_order_that_was_broken_off_is_not_answered_to_the_next(monkeypatch: p
             zygote.run([*exits, "4"])
     finally:
         signal.signal(signal.SIGUSR1, before)
-    mother._process.send_signal(signal.SIGCONT)
+        os.kill(zygote._zygote.pid, signal.SIGCONT)
     assert zygote.run([*exits, "5"]).returncode == 5
-    mother.end()
 
 
 def test_it_leads_a_group_that_is_killed_as_one() -> None:

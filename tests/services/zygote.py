@@ -1,20 +1,22 @@
 """Processes of ours, started in milliseconds: forked from one that has imported everything already.
 
 The suite starts some hundred workers, web apps and commands, and most of what each costs is its imports. `Process` and
-`run` take what `subprocess.Popen` and `subprocess.run` take, for `python -m …` and `python -c …`, and give the same: the
-process is a child of the test, to be waited for, signalled and killed. Only what is not ours differs: its modules are there
-before it begins and are not taken apart at its end, the collector comes seldom, and its command line in /proc is the
-zygote's. Where that matters, use `subprocess`.
+`run` take what `subprocess.Popen` and `subprocess.run` take, for `python -m …` and `python -c …`, and give the same. Only
+what is not ours differs: its modules are there before it begins and are not taken apart at its end, the collector comes
+seldom, its command line in /proc is the zygote's, and it is a child of the zygote, which tells how it has ended. Where that
+matters, use `subprocess`.
 
-    tests ──fds, command, environment──▶ zygote ──fork──▶ middle ──fork──▶ the process
-                                                     └─ dies at once, so that the process comes to the tests
+    tests ──command, environment, fds──▶ zygote ──fork──▶ the process
+      ▲                                    │
+      └──────how it ended, by a pipe───────┘
+
+Each test process has a zygote of its own. After `share` they are forked from one, which has imported once for all of them.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import importlib
 import inspect
@@ -23,6 +25,7 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -40,12 +43,13 @@ ROOT = Path(__file__).parents[2]
 _NOT_BEFORE = ("app", "__main__")
 _CELERY = ("celery.bin.celery", "celery.apps.worker", "celery.concurrency.thread", "kombu.transport.pyamqp")
 _WEB = ("fastapi", "uvicorn", "uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "httpx2")
-_PR_SET_CHILD_SUBREAPER = 36
 _MESSAGE = 1 << 18
 
 
 class Process(subprocess.Popen[AnyStr]):
     """`Popen` of `[sys.executable, "-m" or "-c", …]`."""
+
+    _news: int  #: where its end is told
 
     def _execute_child(self, *given: Any) -> None:
         told = _PARAMETERS.bind(self, *given).arguments
@@ -57,9 +61,42 @@ class Process(subprocess.Popen[AnyStr]):
             "env": dict(os.environ if told["env"] is None else told["env"]),
             "session": bool(told["start_new_session"]),
         }
-        self.pid = _zygote.ask(order, [end if end >= 0 else number for number, end in enumerate(ends)])
+        self._news, writer = os.pipe()
+        try:
+            streams: list[int] = [end if end >= 0 else number for number, end in enumerate(ends)]
+            self.pid = _zygote.ask(order, [*streams, writer])
+        except BaseException:
+            os.close(self._news)
+            raise
+        finally:
+            os.close(writer)
         self._child_created = True
         self._close_pipe_fds(*(told[name] for name in _PIPES))  # type: ignore[attr-defined]
+
+    def _internal_poll(self, *_: object, **__: object) -> int | None:
+        if self._waitpid_lock.acquire(False):  # type: ignore[attr-defined]
+            try:
+                self._hear(0)
+            finally:
+                self._waitpid_lock.release()  # type: ignore[attr-defined]
+        return self.returncode
+
+    def _wait(self, timeout: float | None) -> int:
+        with self._waitpid_lock:  # type: ignore[attr-defined]
+            self._hear(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return self.returncode
+
+    def _hear(self, timeout: float | None) -> None:
+        if self.returncode is not None:
+            return
+        news = select.poll()
+        news.register(self._news)
+        if news.poll(None if timeout is None else 1000 * timeout):
+            said = os.read(self._news, 32)
+            os.close(self._news)
+            self.returncode = int(said or -signal.SIGKILL)  # without a word: the zygote was killed
 
 
 _PARAMETERS = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
@@ -96,80 +133,133 @@ class _Zygote:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ours: socket.socket | None = None
-        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._orders = 0
+        self.pid = 0
 
     def ask(self, order: dict[str, Any], fds: list[int]) -> int:
         with self._lock:
             if self._ours is None:
-                self._ours = self._begin()
-            # Only for this moment: orphans of other processes are none of the tests' children.
-            self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            try:
-                socket.send_fds(self._ours, [json.dumps(order).encode()], fds)
-                pid = self._ours.recv(32)
-            except BaseException:
-                # A test that was stopped here: the next must not take this answer for its own.
-                self._process.kill()
-                self._end()
-                raise
-            finally:
-                self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-        assert pid, "the zygote has died"
-        return int(pid)
+                self._ours, self.pid = self._begin()
+            self._orders += 1
+            socket.send_fds(self._ours, [json.dumps(order | {"number": self._orders}).encode()], fds)
+            while True:
+                answer = self._ours.recv(64)
+                assert answer, "the zygote has died"
+                number, pid = map(int, answer.split())
+                if number == self._orders:
+                    return pid
+                os.kill(pid, signal.SIGKILL)  # of a test that was stopped before its process was there
 
-    def _begin(self) -> socket.socket:
-        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def _begin(self) -> tuple[socket.socket, int]:
+        ours, its = _pair()
         with its:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __spec__.name, str(its.fileno())],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[its.fileno()],
-            )
-        return ours
+            if _mother is None:
+                _start(its)
+            else:
+                socket.send_fds(_mother, [b"another"], [its.fileno()])
+        pid = ours.recv(64)
+        assert pid, "the zygote has died"
+        return ours, int(pid)
 
     def end(self) -> None:
         with self._lock:
-            self._end()
-
-    def _end(self) -> None:
-        if self._ours is not None:
-            self._ours.close()
-            self._ours = None
-            self._process.wait()
+            if self._ours is not None:
+                self._ours.close()
+                self._ours = None
 
 
 _zygote = _Zygote()
-close = _zygote.end  #: when the last test has ended
+_mother: socket.socket | None = None  #: of the zygotes of all processes that are forked from this one
+
+
+def share() -> None:
+    """For this process and those forked from it from now on: one imports, and their zygotes are forked from it."""
+    global _mother
+    _mother, its = _pair()
+    with its:
+        _start(its, "mother")
+
+
+def close() -> None:
+    """When the last test has ended."""
+    _zygote.end()
+    if _mother is not None:
+        _mother.close()
+    for process in _started:
+        process.wait()
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def _start(its: socket.socket, *words: str) -> None:
+    command = [sys.executable, "-m", __spec__.name, str(its.fileno()), *words]
+    _started.append(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[its.fileno()]))
+
+
+def _disown() -> None:
+    """In a forked process: they are its parent's to wait for."""
+    for process in _started:
+        process.returncode = 0
+    _started.clear()
+
+
+_started: list[subprocess.Popen[bytes]] = []
+os.register_at_fork(after_in_child=_disown)
 
 
 # -- the zygote's own life -----------------------------------------------------------------------------------------------------
-def _serve(orders: socket.socket) -> dict[str, Any] | None:
-    """Fork for each order. Answers in the forked process: with what it is to run; in the zygote at the end: with nothing."""
+def _bear(asked: socket.socket) -> socket.socket | None:
+    """The mother: a zygote for each socket that comes. Answers in the zygote: with its socket; in the mother at the end."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
     while True:
-        data, fds, _, _ = socket.recv_fds(orders, _MESSAGE, 3)
+        data, fds, _, _ = socket.recv_fds(asked, 64, 1)
         if not data:
             return None
-        order: dict[str, Any] = json.loads(data)
-        _warm_up(order["argv"])
-        reader, writer = os.pipe()
-        middle = os.fork()
-        if middle == 0:
-            if os.fork():
-                os._exit(0)
-            if order["session"]:
-                os.setsid()
-            os.write(writer, str(os.getpid()).encode())
-            for fd in (reader, writer):
+        _warm_up([])
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            asked.close()
+            return socket.socket(fileno=fds[0])
+        os.close(fds[0])
+
+
+def _serve(orders: socket.socket) -> dict[str, Any] | None:
+    """Fork for each order. Answers in the forked process: with what it is to run; in the zygote at the end: with nothing."""
+    orders.send(str(os.getpid()).encode())
+    running: dict[int, tuple[int, int]] = {}  #: by what tells of its end: its id, and whom to tell
+    while True:
+        for ready in select.select([orders.fileno(), *running], [], [])[0]:
+            if ready in running:
+                _tell_end(ready, *running.pop(ready))
+                continue
+            data, fds, _, _ = socket.recv_fds(orders, _MESSAGE, 4)
+            if not data:
+                return None
+            order: dict[str, Any] = json.loads(data)
+            _warm_up(order["argv"])
+            pid = os.fork()
+            if pid == 0:
+                orders.close()
+                for fd in (fds.pop(), *running, *(writer for _, writer in running.values())):
+                    os.close(fd)
+                if order["session"]:
+                    os.setsid()
+                _become(order, fds)
+                return order
+            running[os.pidfd_open(pid)] = pid, fds.pop()
+            for fd in fds:
                 os.close(fd)
-            orders.close()
-            _become(order, fds)
-            return order
-        pid = os.read(reader, 32)
-        os.waitpid(middle, 0)
-        for fd in (reader, writer, *fds):
-            os.close(fd)
-        orders.send(pid)
+            orders.send(f"{order['number']} {pid}".encode())
+
+
+def _tell_end(ended: int, pid: int, writer: int) -> None:
+    os.close(ended)
+    _, status = os.waitpid(pid, 0)
+    with contextlib.suppress(BrokenPipeError):  # whoever wanted to know has gone
+        os.write(writer, str(os.waitstatus_to_exitcode(status)).encode())
+    os.close(writer)
 
 
 def _warm_up(argv: list[str]) -> None:
@@ -279,6 +369,8 @@ def _code(given: object) -> int:
 
 if __name__ == "__main__":
     gc.set_threshold(20_000, 20, 20)  # of what is forked, too: most of it lives for a second
-    order = _serve(socket.socket(fileno=int(sys.argv[1])))
-    if order is not None:
+    line: socket.socket | None = socket.socket(fileno=int(sys.argv[1]))
+    if line is not None and "mother" in sys.argv:
+        line = _bear(line)
+    if line is not None and (order := _serve(line)) is not None:
         _leave(order["argv"])
