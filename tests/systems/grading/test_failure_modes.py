@@ -180,22 +180,25 @@ def test_a_recording_is_transcribed_and_graded(grading: Stack) -> None:  # G3
 
 
 class Outage(NamedTuple):
-    under_way: dict[str, Any]  #: at the provider when the broker was killed
+    under_way: dict[str, Any]  #: at the provider when the broker was lost
     meanwhile: list[dict[str, Any]]  #: submitted while there was none
     pending: list[str]  #: their statuses then
 
 
 @pytest.fixture(scope="module")
-def outage(shared: Stack, own_rabbitmq: RabbitMq) -> Outage:
-    """The broker is killed while the provider thinks, and comes back."""
+def outage(shared: Stack, wire: Proxy) -> Outage:
+    """Nobody reaches the broker any more while the provider thinks, until it comes back. What it keeps when it is killed is
+    shown in e2e/faults/test_relay.py."""
     shared.heal()
     shared.fault(latency_ms=1500, times=1)
     under_way = shared.submit()
     shared.until(lambda: shared.calls(under_way))
-    own_rabbitmq.kill()
+    wire.refuse = True
+    assert wire.reset()
     meanwhile = [shared.submit() for _ in range(3)]
+    shared.until(lambda: under_way["requestId"] in shared.ledger.charges())
     pending = [shared.look(one)["status"] for one in meanwhile]
-    own_rabbitmq.start()
+    wire.heal()
     shared.heal()
     return Outage(under_way, meanwhile, pending)
 
