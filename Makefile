@@ -15,8 +15,8 @@ DATA ?= ./data
 STORE ?= sqlite
 # More for pytest, e.g. make test ARGS="-k lease -x"
 ARGS ?=
-# Test processes, two for each core: most tests wait for other processes
-PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 4 ? 2 * cores : 8)))
+# Test processes, one more than two for each core: most tests wait for other processes
+PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 4 ? 2 * cores + 1 : 8)))
 # For make simulate-long: how many seeds in memory; a fifth of them on SQLite
 SEEDS ?= 5000
 # For make torture: how long on each store
