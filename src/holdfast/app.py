@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -11,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast import collector
 from holdfast.credits.verbs import EVERY as CREDITS_EVERY
 from holdfast.credits.verbs import Credits
 from holdfast.declaring import Declaring
@@ -58,10 +58,6 @@ if TYPE_CHECKING:
     from holdfast.metrics.metrics import Metrics
 
 log = Log("holdfast.app")
-
-
-#: How many objects may be new before a worker's process looks for garbage among them: a thousand jobs are made of fewer.
-YOUNG_OBJECTS = 10_000
 
 
 class Holdfast(Declaring, Relaying, Verbs):
@@ -323,7 +319,8 @@ class Holdfast(Declaring, Relaying, Verbs):
             if handle_signals:  # the process is ours
                 stop_on_signals(worker.stop, stack)
                 reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
-                _collect_seldom()
+                collector.pass_by_what_is_there()
+                collector.come_seldom()
             if self._reloader.path is not None:
                 looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
                 stack.push_async_callback(_end, looking)
@@ -360,16 +357,6 @@ class Holdfast(Declaring, Relaying, Verbs):
         if self.credits.hook in self._hooks:
             chores.add("credits", CREDITS_EVERY, self.credits.keep_house)
         return chores
-
-
-def _collect_seldom() -> None:
-    """Spend no time on the search for garbage where there is none: what was imported lives on, and what jobs in hand are made
-    of goes by itself when they end. At Python's usual 700 new objects a tenth of a busy worker's time went there."""
-    gc.collect()
-    gc.freeze()
-    young, *older = gc.get_threshold()
-    if young:  # 0: whoever owns the process wants none
-        gc.set_threshold(max(young, YOUNG_OBJECTS), *older)
 
 
 def _no_trace() -> None:

@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from holdfast import collector
+
 #: command → where it is ("module:attribute") and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("holdfast.cli.worker:up", "Make the database ready; run a worker, duties and relay."),
@@ -53,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"holdfast {__version__}")
         return 0
+    if argv is None:
+        collector.come_seldom()
     from holdfast.cli.dispatch import call
 
     return call(args[0], args[1:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,6 @@ from typer.main import get_command
 
 from holdfast.cli import COMMANDS
 from holdfast.cli.exits import INTERRUPTED, OK, complain
-from holdfast.cli.plugins import plugins
 from holdfast.errors import HoldfastError, UsageError
 
 
@@ -41,6 +39,11 @@ def _find(name: str) -> Any:
     if name in COMMANDS:
         module, _, attribute = COMMANDS[name][0].partition(":")
         return getattr(importlib.import_module(module), attribute)
+    # Looking for those of others takes as long as most commands do until they begin.
+    from difflib import get_close_matches
+
+    from holdfast.cli.plugins import plugins
+
     added = plugins()
     if name in added:
         try:
@@ -49,7 +52,7 @@ def _find(name: str) -> Any:
             raise UsageError(
                 f"the command {name} of {added[name].value} cannot be loaded: {error!r}"
             ) from error
-    near = difflib.get_close_matches(name, [*COMMANDS, *added], 1)
+    near = get_close_matches(name, [*COMMANDS, *added], 1)
     hint = f"did you mean {near[0]!r}?" if near else "`holdfast --help` lists what there is"
     raise UsageError(f"no command {name!r}; {hint}")
 
@@ -81,6 +84,8 @@ def _run_typer(command: typer.Typer, program: str, args: list[str]) -> int:
 
 def complete(args: list[str]) -> int:
     """Shell completion needs to see every command at once."""
+    from holdfast.cli.plugins import plugins
+
     whole = typer.Typer(rich_markup_mode=None, name="holdfast")
     for name in [*COMMANDS, *plugins()]:
         try:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.domain.backoff import Curve, exponential
 from holdfast.domain.classify import Rule
@@ -19,6 +18,9 @@ from holdfast.domain.gates import Admit, Gate, GateAnswer, Hold, Reject
 from holdfast.domain.near import near
 from holdfast.errors import Fatal, Retryable, UsageError
 from holdfast.logs import Log
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 A = TypeVar("A")
 
@@ -37,6 +39,8 @@ log = Log("holdfast.plugins")
 
 def installed(kind: str) -> dict[str, EntryPoint]:
     """The plug-ins of this *kind* by name; none of them is loaded. Of two with one name, always the same one is taken."""
+    from importlib.metadata import entry_points  # takes long, and few have plug-ins
+
     found = sorted(entry_points(group=GROUPS[kind]), key=lambda entry: entry.value, reverse=True)
     return {entry.name: entry for entry in found}
 
