@@ -54,8 +54,14 @@ SERVICES = {
     "redis_server",
     "nats_server",
 }
-#: Tests that share servers, or what is kept there: all of a module run in one process, in their order.
-TOGETHER = ("tests/client/", "tests/http/", "tests/systems/")
+#: Tests that share servers, or what is kept there, or what they compute: all of a module run in one process, in their order.
+TOGETHER = (
+    "tests/client/",
+    "tests/http/",
+    "tests/systems/",
+    "tests/unit/simulate/",
+    "tests/unit/test_seams.py",
+)
 #: RabbitMQ takes longer to start than these take to run: one process has it for all of them.
 AT_THE_BROKER = (
     "tests/dispatch/",

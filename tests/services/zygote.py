@@ -251,7 +251,11 @@ def _serve(orders: socket.socket) -> dict[str, Any] | None:
             running[os.pidfd_open(pid)] = pid, fds.pop()
             for fd in fds:
                 os.close(fd)
-            orders.send(f"{order['number']} {pid}".encode())
+            try:
+                orders.send(f"{order['number']} {pid}".encode())
+            except OSError:  # the tests were ended meanwhile
+                os.kill(pid, signal.SIGKILL)
+                return None
 
 
 def _tell_end(ended: int, pid: int, writer: int) -> None:
@@ -368,6 +372,7 @@ def _code(given: object) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, whose end is ours
     gc.set_threshold(20_000, 20, 20)  # of what is forked, too: most of it lives for a second
     line: socket.socket | None = socket.socket(fileno=int(sys.argv[1]))
     if line is not None and "mother" in sys.argv:
