@@ -10,7 +10,7 @@ YOUNG_OBJECTS = 10_000
 
 def come_seldom() -> None:
     """What is imported lives on, and what jobs in hand are made of goes by itself when they end. At Python's usual 700 new
-    objects a tenth of a command's start and of a busy worker's time went there."""
+    objects a tenth of a busy worker's time went there, and some of each command's start."""
     young, *older = gc.get_threshold()
     if young:  # 0: whoever owns the process wants none
         gc.set_threshold(max(young, YOUNG_OBJECTS), *older)
