@@ -10,6 +10,7 @@ from typing import Literal
 from systems.common.knobs import Reader, folder, one_of, read_knobs, service, share, text, whole, window
 
 Mode = Literal["hold", "fail_fast"]
+CookieSecure = Literal["auto", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class Settings:
     job_retention_sec: int = 2_592_000  #: and what is known of a job
     free_space_min_mb: int = 256  #: with less than this free, no upload is taken
     session_key_file: Path = Path("data/session.key")  #: signs the cookies; made when it is not there
+    #: `Secure` on the cookie: "auto" by the scheme that this server sees, "always" behind a proxy that speaks TLS.
+    cookie_secure: CookieSecure = "auto"
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
@@ -64,4 +67,5 @@ _READERS: dict[str, Reader] = {
     "job_retention_sec": whole(1, 1_000_000_000),
     "free_space_min_mb": whole(0, 1_000_000_000),
     "session_key_file": folder,
+    "cookie_secure": one_of("auto", "always", "never"),
 }

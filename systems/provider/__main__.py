@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 
-from systems.common.cutting import FaultyProtocol
 from systems.common.serving import serve
 from systems.provider.service import make_app
 
@@ -18,8 +17,7 @@ def main() -> int:
     parser.add_argument("--faults", action="store_true", help="enable the fault switch; for tests and demos")
     given = parser.parse_args()
     app = make_app(faults=given.faults, key=os.environ.get("PROVIDER_KEY", ""))
-    protocol = FaultyProtocol if given.faults else "h11"
-    return serve(app, given.host, given.port, name="provider", http=protocol)
+    return serve(app, given.host, given.port, name="provider")
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ async def _stream(
     size = max(_PIECE, len(reply.text) // 1000)  # a long answer comes in larger pieces
     for place in range(0, len(reply.text), size):
         if fault is not None and fault.broken_stream and place >= len(reply.text) // 2:
-            cut(request.scope.get("client"))
+            cut(request.scope)
             return
         yield event({"content": reply.text[place : place + size]})
     while fault is not None and fault.endless:

@@ -72,7 +72,7 @@ class Faults:
         if fault.reset or fault.hang:
             if fault.hang:
                 await self._switch.wait_until_off()
-            cut(scope.get("client"))
+            cut(scope)
         elif fault.status is not None:
             await drain(receive)
             await answer(send, fault.status, _error(fault.status), b"application/json", _asked(fault))

@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from holdfast import Holdfast
-from holdfast.http.building import build
-from holdfast.http.serving import _Server, listen, make_server
+from holdfast.http.serving import Server, listen, make_server
 
 
 class Received(NamedTuple):
@@ -21,11 +20,10 @@ class Received(NamedTuple):
 
 
 @asynccontextmanager
-async def serving(app: Holdfast) -> AsyncIterator[tuple[int, _Server]]:
+async def serving(app: Holdfast) -> AsyncIterator[tuple[int, Server]]:
     """The API of *app* on a free port, without keys."""
     listening = listen("127.0.0.1", 0)
     server = make_server(app, "127.0.0.1", rate=None)
-    server.config.app = build(app, rate=None, without_key="until_first")
     running = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         yield listening.getsockname()[1], server

@@ -13,8 +13,8 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from holdfast.http import patience, serving
-from holdfast.http.patience import LONGEST_HEAD, Patience
+from holdfast.http import connection, serving
+from holdfast.http.connection import LONGEST_HEAD, Connection
 from holdfast.http.serving import listen, served
 from tests.http.test_serving import BODY, Served, head, raw, status
 from tests.http.world import API, new_app
@@ -26,14 +26,14 @@ SMUGGLED = head(f"Content-Length: {len(BODY)}") + BODY
 
 @pytest.fixture(params=[H11Protocol, HttpToolsProtocol], ids=["h11", "httptools"])
 async def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    class Protocol(Patience, request.param):  # type: ignore[misc, name-defined]
-        pass
+    class Protocol(Connection):
+        inner_class = request.param
 
-    monkeypatch.setattr(serving, "PatientProtocol", Protocol)
+    monkeypatch.setattr(serving, "Connection", Protocol)
     app, listening = new_app(), listen("127.0.0.1", 0)
     async with served(app, listening, "127.0.0.1", rate=None) as server:
         assert server.config.http is Protocol
-        house = Served(app, server.config.app)  # type: ignore[arg-type]
+        house = Served(app, server.site)
         house.port = listening.getsockname()[1]
         yield house
 
@@ -155,10 +155,10 @@ SLOW = {
 async def test_who_does_not_finish_is_let_go(
     house: Served, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E66
-    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "LOOK_SECONDS", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", house.port)
     writer.write(SLOW[name])
-    async with asyncio.timeout(4):  # uvicorn's own patience between requests is 5 s
+    async with asyncio.timeout(4):  # uvicorn's own patience between requests is 15 s
         told = await reader.read()
     writer.close()
     assert told.startswith(b"HTTP/1.1 200" if "after" in name else b""), told
@@ -166,7 +166,7 @@ async def test_who_does_not_finish_is_let_go(
 
 
 async def test_who_waits_for_its_answer_is_not_let_go(house: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "LOOK_SECONDS", 0.05)
     kept = house.app.workers
 
     async def slow() -> Any:

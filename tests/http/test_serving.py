@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from holdfast import Holdfast
 from holdfast.domain.access import Role
 from holdfast.errors import UsageError
-from holdfast.http import api, serving
+from holdfast.http import access, api, serving
 from holdfast.http.serving import address_of, listen, make_server, served
 from tests.http.world import API, House, new_app, new_house
 
@@ -38,7 +38,7 @@ async def house() -> AsyncIterator[Served]:
     app = new_app()
     listening = listen("127.0.0.1", 0)
     async with served(app, listening, "127.0.0.1", rate=None) as server:
-        house = Served(app, server.config.app)  # type: ignore[arg-type]
+        house = Served(app, server.site)
         house.port = listening.getsockname()[1]
         yield house
 
@@ -154,6 +154,31 @@ async def test_a_server_believes_no_header_about_its_client(house: Served) -> No
         assert "server" not in (await client.get(f"{API}/jobs")).headers
 
 
+async def test_a_flood_of_guesses_refuses_no_valid_key_of_the_same_address(
+    house: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E66
+    monkeypatch.setattr(access, "BELIEVED_FOR", 0.01)  # so that the valid key is looked up again and again
+    good, ends = await house.as_(Role.VIEWER), asyncio.Event()
+    guessed: list[int] = []
+
+    async def guess(name: int) -> None:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{house.port}", verify=False) as client:
+            while not ends.is_set():
+                key = {"Authorization": f"Bearer guess-{name}-{len(guessed)}"}
+                guessed.append((await client.get(f"{API}/workers", headers=key)).status_code)
+
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{house.port}", verify=False) as client:
+        guessers = [asyncio.create_task(guess(name)) for name in range(8)]
+        told = []
+        while len(guessed) < 1_000:
+            told.append((await client.get(f"{API}/workers", headers=good)).status_code)
+            await asyncio.sleep(0.02)
+        ends.set()
+        await asyncio.gather(*guessers)
+    assert set(told) == {200}
+    assert set(guessed) == {401, 429}
+
+
 # -- the end ------------------------------------------------------------------------------------------------------------
 async def test_it_stops_when_it_is_told_and_not_at_the_next_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
@@ -224,7 +249,7 @@ def test_keys_can_be_left_out_on_loopback_only() -> None:  # E66
 
 
 async def test_beyond_loopback_everybody_needs_a_key() -> None:  # E66
-    house = House(app := new_app(), make_server(app, "0.0.0.0").config.app)  # type: ignore[arg-type]
+    house = House(app := new_app(), make_server(app, "0.0.0.0").site)
     async with house.client("127.0.0.1") as client:
         assert (await client.get(f"{API}/jobs")).status_code == 401
         assert (await client.get(f"{API}/jobs", headers=await house.as_(Role.VIEWER))).status_code == 200

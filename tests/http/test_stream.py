@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -110,7 +111,7 @@ async def test_a_client_killed_and_resumed_a_hundred_times_under_load_misses_not
 
 async def test_five_hundred_clients_are_served_by_one_reader(plain: Holdfast) -> None:  # E61
     async with serving(plain) as (port, server):
-        feed: Feed = server.config.app.state.door.feed  # type: ignore[union-attr]
+        feed: Feed = server.site.state.door.feed
         listeners = [Listener(port) for _ in range(500)]
         try:
             for start in range(0, 500, 100):
@@ -136,7 +137,7 @@ async def test_a_client_that_is_behind_reads_for_itself_and_holds_nobody(
 ) -> None:  # E61
     monkeypatch.setattr(feeds, "MOST_EVENTS", 50)
     async with serving(plain) as (port, server):
-        feed: Feed = server.config.app.state.door.feed  # type: ignore[union-attr]
+        feed: Feed = server.site.state.door.feed
         async with Listener(port) as slow, Listener(port) as quick:
             await slow.until_beat()
             await quick.until_beat()
@@ -253,12 +254,29 @@ async def test_a_client_that_does_not_read_is_let_go(
 ) -> None:  # E61
     monkeypatch.setattr(stream, "STALLED_SECONDS", 0.5)
     async with serving(plain) as (port, server):
-        feed: Feed = server.config.app.state.door.feed  # type: ignore[union-attr]
+        feed: Feed = server.site.state.door.feed
         async with Listener(port) as stalled:
             await stalled.until_beat()
             stalled._reader._transport.pause_reading()  # type: ignore[attr-defined]
             async with asyncio.timeout(30):
                 while feed._listening:
+                    await plain.tasks["note"].enqueue_many([("x" * 300,) for _ in range(1000)])
+                    await asyncio.sleep(0.1)
+
+
+async def test_the_sockets_of_clients_that_do_not_read_are_closed(
+    plain: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E61
+    monkeypatch.setattr(stream, "STALLED_SECONDS", 0.5)
+    async with serving(plain) as (port, _):
+        before = len(os.listdir("/proc/self/fd"))
+        async with AsyncExitStack() as crowd:
+            stalled = [await crowd.enter_async_context(Listener(port)) for _ in range(20)]
+            for one in stalled:
+                await one.until_beat()
+                one._reader._transport.pause_reading()  # type: ignore[attr-defined]
+            async with asyncio.timeout(60):  # each has two ends here: the server's goes, the client's stays
+                while len(os.listdir("/proc/self/fd")) > before + len(stalled) + 2:
                     await plain.tasks["note"].enqueue_many([("x" * 300,) for _ in range(1000)])
                     await asyncio.sleep(0.1)
 

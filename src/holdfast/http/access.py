@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hmac import compare_digest
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -27,14 +27,20 @@ from holdfast.logs import Log
 
 log = Log("holdfast.http")
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 #: Where in a request's scope the caller is.
 CALLER = "holdfast.caller"
 #: How long a key is believed without asking the store again: so long may a revoked one live on.
 BELIEVED_FOR = 5.0
 #: How often it is written down which keys were used.
 TOUCH_EVERY = 10.0
-#: Unknown keys that one client may try in a second, before they are refused unseen.
+#: Unknown keys that one address may try in a second before it is answered 429. Valid keys are never refused for it: behind a
+#: proxy all clients have one address.
 GUESSES_PER_SECOND = 20
+#: How many keys that were not valid before are looked up at a time: guesses wait for each other, not the store for them.
+LOOK_UPS = 4
 _MOST_REMEMBERED = 10_000
 _LONGEST_KEY = 200
 
@@ -97,11 +103,11 @@ class Caller:
 
 
 class _Known(NamedTuple):
-    """What the store said of a key, and until when that is believed; no key: that there is none."""
+    """A key as the store has it, and until when that is believed."""
 
     until: float
-    key: AccessKey | None
-    caller: Caller | None
+    key: AccessKey
+    caller: Caller
 
 
 #: Who comes in without a key.
@@ -123,7 +129,9 @@ class Keys:
     def __init__(self, app: Holdfast, clock: Clock, without_key: WithoutKey) -> None:
         self._app, self._clock, self._without_key = app, clock, without_key
         self._known: dict[bytes, _Known] = {}
-        self._asking: dict[bytes, asyncio.Future[_Known]] = {}
+        self._asking: dict[bytes, asyncio.Future[_Known | None]] = {}
+        self._unknown: dict[bytes, float] = {}  #: until when a digest is believed to be nobody's
+        self._look_ups = asyncio.Semaphore(LOOK_UPS)
         self._guesses: dict[str, tuple[int, int]] = {}
         self._used: set[str] = set()
         self._touch_due = 0.0
@@ -140,13 +148,13 @@ class Keys:
         scheme, _, secret = given[0].strip().partition(" ")
         secret = secret.strip()
         if len(given) > 1 or scheme.lower() != "bearer" or not 1 <= len(secret) <= _LONGEST_KEY:
-            raise self._unknown()
+            raise self._refused()
         digest = digest_of(secret)
         known = self._known.get(digest)
         if known is None or self._clock.monotonic() >= known.until:
             known = await self._find(digest, request)
-        if known.key is None or known.caller is None or not known.key.is_valid(self._clock.now()):
-            raise self._unknown()
+        if not known.key.is_valid(self._clock.now()):
+            raise self._refused()
         self._used.add(known.key.id)
         if self._clock.monotonic() >= self._touch_due:
             await self.touch()
@@ -155,48 +163,53 @@ class Keys:
     def forget(self) -> None:
         """What is known of keys may have changed just now."""
         self._known.clear()
+        self._unknown.clear()
         self._any_until = 0.0
 
-    def _unknown(self) -> Problem:
+    def _refused(self) -> Problem:
         challenge = {"WWW-Authenticate": 'Bearer realm="holdfast", error="invalid_token"'}
         return Problem("UNAUTHENTICATED", "this key is not known, or not any more", headers=challenge)
 
     async def _find(self, digest: bytes, request: Request) -> _Known:
+        """Look up a key that is not remembered. An unknown one that is sent again is no new guess."""
+        if self._clock.monotonic() < self._unknown.get(digest, 0.0):
+            raise self._refused()
         asking = self._asking.get(digest)
         if asking is None:  # who comes meanwhile with the same key waits for the same answer
-            now = self._clock.monotonic()
-            self._refuse_guesser(request, int(now))
-            asking = self._asking[digest] = asyncio.ensure_future(self._ask(digest, request, now))
-        return await asyncio.shield(asking)
-
-    async def _ask(self, digest: bytes, request: Request, now: float) -> _Known:
-        try:
-            key = await (await self._store()).key(digest)
-        finally:
-            del self._asking[digest]
-        if key is not None and not compare_digest(key.digest, digest):
-            key = None
-        if key is None:
-            self._count_guess(request, int(now))
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        known = _Known(now + BELIEVED_FOR, key, None if key is None else Caller.of(key))
-        self._known[digest] = known
+            asking = self._asking[digest] = asyncio.ensure_future(self._ask(digest))
+        known = await asyncio.shield(asking)
+        if known is None:
+            raise self._guessed(request)
         return known
 
-    def _refuse_guesser(self, request: Request, second: int) -> None:
-        """Whoever tries keys that nobody has made must not keep the store busy."""
-        if self._guesses.get(_host(request)) == (second, GUESSES_PER_SECOND):
-            raise Problem(
-                "RATE_LIMITED", "too many unknown keys; check yours, and wait", headers={"Retry-After": "1"}
-            )
+    async def _ask(self, digest: bytes) -> _Known | None:
+        now = self._clock.monotonic()
+        try:
+            if digest in self._known:  # it was valid a moment ago: it does not wait behind guesses
+                key = await (await self._store()).key(digest)
+            else:
+                async with self._look_ups:
+                    key = await (await self._store()).key(digest)
+        finally:
+            del self._asking[digest]
+        if key is None or not compare_digest(key.digest, digest):
+            self._known.pop(digest, None)
+            _bounded(self._unknown)[digest] = now + BELIEVED_FOR
+            return None
+        found = _bounded(self._known)[digest] = _Known(now + BELIEVED_FOR, key, Caller.of(key))
+        return found
 
-    def _count_guess(self, request: Request, second: int) -> None:
-        last, count = self._guesses.pop(_host(request), (second, 0))
-        if len(self._guesses) >= _MOST_REMEMBERED:
-            self._guesses.clear()
-        count = min(count + 1, GUESSES_PER_SECOND) if last == second else 1
-        self._guesses[_host(request)] = (second, count)
+    def _guessed(self, request: Request) -> Problem:
+        """Count an unknown key against the address that sent it."""
+        host, second = _host(request), int(self._clock.monotonic())
+        last, count = self._guesses.pop(host, (second, 0))
+        count = count + 1 if last == second else 1
+        _bounded(self._guesses)[host] = (second, count)
+        if count <= GUESSES_PER_SECOND:
+            return self._refused()
+        return Problem(
+            "RATE_LIMITED", "too many unknown keys; check yours, and wait", headers={"Retry-After": "1"}
+        )
 
     async def touch(self, *, now: bool = False) -> None:
         """Write down which keys were used, where that is due: one request in many waits for it."""
@@ -211,7 +224,7 @@ class Keys:
             log.warning("http.keys_untouched", reason=type(error).__name__)
 
     async def _is_neighbour(self, request: Request) -> bool:
-        if self._without_key is WithoutKey.NEVER or not _is_direct(request):
+        if self._without_key is WithoutKey.NEVER or not is_local(request):
             return False
         return self._without_key is WithoutKey.LOOPBACK or not await self._there_are_keys()
 
@@ -226,22 +239,36 @@ class Keys:
         return (await self._app.engine()).store
 
 
+def _bounded(remembered: dict[K, V]) -> dict[K, V]:
+    if len(remembered) >= _MOST_REMEMBERED:
+        remembered.clear()
+    return remembered
+
+
 def _host(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _is_direct(request: Request) -> bool:
-    """A program on this machine has sent it, and no page in a browser has made it do so."""
+def is_local(request: Request) -> bool:
+    """See `holdfast.http.is_local`."""
     headers = request.headers
     if request.client is None or not is_loopback(request.client.host):
         return False
     if any(name in headers for name in _PROXIED):
         return False
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return False
     # A page from elsewhere can reach this machine by a name of its own that points here: its Host or Origin tells.
-    origin = headers.get("origin")
-    return is_loopback(urlsplit(f"//{headers.get('host', '')}").hostname) and (
-        origin is None or is_loopback(urlsplit(origin).hostname)
-    )
+    hosts, origins = headers.getlist("host"), headers.getlist("origin")
+    named = [_hostname(f"//{host}") for host in hosts] + [_hostname(origin) for origin in origins]
+    return len(hosts) == 1 and len(origins) <= 1 and all(map(is_loopback, named))
+
+
+def _hostname(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:  # not every server that runs us refuses a malformed header
+        return None
 
 
 def is_loopback(host: str | None) -> bool:

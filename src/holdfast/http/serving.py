@@ -1,24 +1,31 @@
-"""Runs the API in this process by uvicorn: alone, or beside a worker in the same event loop."""
+"""Runs ASGI applications by uvicorn, with bounds on clients: the API alone or beside a worker in the same event loop, and the
+sites of others."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from holdfast.app import Holdfast
 from holdfast.errors import UsageError
 from holdfast.http.access import WithoutKey, is_loopback
 from holdfast.http.building import build
-from holdfast.http.patience import PatientProtocol
+from holdfast.http.connection import Connection
+from holdfast.http.guard import ALWAYS, Guard
 from holdfast.logs import Log
 
 #: How long requests that are under way may take when the server is told to stop.
 GRACE_SECONDS = 2
+#: How long a connection may be idle between two requests.
+KEEP_ALIVE_SECONDS = 15
 _BACKLOG = 2048
 
 log = Log("holdfast.http")
@@ -33,8 +40,8 @@ def listen(host: str, port: int) -> socket.socket:
         # Connections inherit it; the event loop sets it itself only where a socket names its protocol.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
             f"cannot listen on {host} port {port}: {reason}; choose another with --host or --port"
         ) from None
@@ -62,22 +69,64 @@ class _Connections(set[Any]):
             await self._fewer.wait()
 
 
-class _Server(uvicorn.Server):
-    """Signals are ours to handle: the process may be a worker too. Stops when it is told, and not at the next tenth of a second."""
+class Server(uvicorn.Server):
+    """uvicorn with bounds on its clients (`Connection`, `Guard`). Stops at once when told to, not at the next tenth of a second.
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
+    With *takes_signals* it stops by SIGTERM and SIGINT. Otherwise signals belong to the process, which may be a worker too.
+    """
+
+    def __init__(
+        self,
+        site: ASGIApp,
+        *,
+        takes_signals: bool = False,
+        most_requests: int | None = None,
+        on_ready: Callable[[], None] | None = None,
+        on_stop: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                Guard(site, most_requests=most_requests),
+                http=Connection,
+                ws="none",
+                headers=ALWAYS,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                log_config=None,
+                log_level="warning",
+                access_log=False,  # paths and addresses are not for logs; metrics count
+                proxy_headers=False,  # nobody's word on who the client is
+                server_header=False,
+            )
+        )
+        self.site: Any = site
+        self._takes_signals, self._on_ready, self._on_stop = takes_signals, on_ready, on_stop
         self._stopped = asyncio.Event()
         self._connections = self.server_state.connections = _Connections()
 
     def stop(self) -> None:
-        self.config.app.state.door.close()  # type: ignore[union-attr]
+        if self._on_stop is not None:
+            self._on_stop()
         self.should_exit = True
         self._stopped.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield
+        if not self._takes_signals:
+            yield
+            return
+        with super().capture_signals():
+            yield
+
+    def handle_exit(self, number: int, frame: FrameType | None) -> None:
+        super().handle_exit(number, frame)
+        # A signal handler does not wake the event loop by itself.
+        self._loop.call_soon_threadsafe(self.stop)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        if self.started and self._on_ready is not None:
+            self._on_ready()
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):  # once a second it writes the header `Date` anew
@@ -105,7 +154,24 @@ class _Server(uvicorn.Server):
         await self.lifespan.shutdown()
 
 
-def make_server(app: Holdfast, host: str, *, no_auth: bool = False, rate: str | None = "6000/min") -> _Server:
+def serve(
+    site: ASGIApp,
+    host: str,
+    port: int,
+    *,
+    most_requests: int | None = 1000,
+    on_ready: Callable[[str], None] | None = None,
+) -> bool:
+    """See `holdfast.http.serve`."""
+    with listen(host, port) as listening:
+        address = address_of(listening)
+        ready = None if on_ready is None else partial(on_ready, address)
+        server = Server(site, takes_signals=True, most_requests=most_requests, on_ready=ready)
+        server.run([listening])
+    return server.started
+
+
+def make_server(app: Holdfast, host: str, *, no_auth: bool = False, rate: str | None = "6000/min") -> Server:
     """On loopback, programs on this machine need no key until there is one; with *no_auth* they never do."""
     loopback = is_loopback(host)
     if no_auth and not loopback:
@@ -113,17 +179,8 @@ def make_server(app: Holdfast, host: str, *, no_auth: bool = False, rate: str | 
             f"--no-auth is for loopback only, and {host} is not; drop it and make a key: `holdfast keys create`"
         )
     without_key = WithoutKey.LOOPBACK if no_auth else WithoutKey.UNTIL_FIRST if loopback else WithoutKey.NEVER
-    return _Server(
-        uvicorn.Config(
-            build(app, rate=rate, without_key=without_key),
-            http=PatientProtocol,
-            log_config=None,
-            log_level="warning",
-            access_log=False,  # paths and addresses are not for logs; metrics count
-            proxy_headers=False,  # nobody's word on who the client is
-            server_header=False,
-        )
-    )
+    site = build(app, rate=rate, without_key=without_key)
+    return Server(site, on_stop=site.state.door.close)
 
 
 @asynccontextmanager
@@ -134,7 +191,7 @@ async def served(
     *,
     no_auth: bool = False,
     rate: str | None = "6000/min",
-) -> AsyncIterator[_Server]:
+) -> AsyncIterator[Server]:
     """Inside the block the API is answered."""
     server = make_server(app, host, no_auth=no_auth, rate=rate)
     running = asyncio.create_task(server.serve(sockets=[listening]), name="http")

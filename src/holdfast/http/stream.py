@@ -19,6 +19,7 @@ from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
 from holdfast.errors import StoreError
 from holdfast.http import kinds
+from holdfast.http.connection import connection_of
 from holdfast.http.feed import Told
 from holdfast.http.jobs import JobIdPath, reached
 from holdfast.http.problems import Problem
@@ -168,6 +169,9 @@ class Stream(Response):
             await say(b"", more=False)
         except TimeoutError:  # it does not read: it may come back with its number
             log.info("stream.stalled")
+            connection = connection_of(self._request.scope)
+            if connection is not None:  # closing in order would wait for it to read
+                connection.abort()
 
     async def _tell(self, say: Callable[[bytes], Any]) -> None:
         clock = self._door.clock

@@ -7,7 +7,6 @@ import os
 import sys
 
 from holdfast.logs import configure
-from systems.common.cutting import FaultyProtocol
 from systems.common.serving import serve
 from systems.converter.gateway.limits import Limits
 from systems.converter.gateway.service import make_app
@@ -37,8 +36,7 @@ def main() -> int:
         seconds=given.seconds, memory_bytes=given.memory_mb << 20, stalled_seconds=given.stalled_seconds
     )
     app = make_app(size=given.size, limits=limits, waiting=given.waiting, faults=given.faults)
-    protocol = FaultyProtocol if given.faults else "h11"
-    return serve(app, given.host, given.port, name="gateway", http=protocol)
+    return serve(app, given.host, given.port, name="gateway")
 
 
 if __name__ == "__main__":

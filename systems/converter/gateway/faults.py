@@ -9,7 +9,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from systems.common import faulting
-from systems.common.cutting import FaultyProtocol, cut
+from systems.common.cutting import close, cut
 from systems.common.faulting import answer, drain
 
 
@@ -55,10 +55,10 @@ class Faults:
         if fault.latency_ms:
             await asyncio.sleep(fault.latency_ms / 1000)
         if fault.reset:
-            cut(scope.get("client"))
+            cut(scope)
         elif fault.hang:
             await self._switch.wait_until_off()
-            cut(scope.get("client"))
+            cut(scope)
         elif fault.status is not None:
             await drain(receive)
             asked = [] if fault.retry_after is None else [(b"retry-after", b"%d" % fault.retry_after)]
@@ -80,9 +80,7 @@ def _halving(send: Send, scope: Scope) -> Send:
         if message["type"] == "http.response.body":
             body = message.get("body", b"")
             await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
-            transport = FaultyProtocol.open_transports.get(tuple(scope.get("client") or ()))
-            if transport is not None:
-                transport.close()  # in order, so that the half arrives: the length is what tells
+            close(scope)  # in order, so that the half arrives: the length is what tells
             return
         await send(message)
 

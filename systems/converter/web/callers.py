@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from fastapi import Request
 
 from holdfast import Holdfast, JobRow
 from systems.common.asking import key_of
 from systems.converter.codes import Code
+from systems.converter.settings import CookieSecure
 from systems.converter.web.problems import Refused
 from systems.converter.web.sessions import COOKIE, Sessions
 
@@ -34,8 +34,8 @@ class Caller:
 
 
 class Callers:
-    def __init__(self, app: Holdfast, sessions: Sessions) -> None:
-        self._app, self._sessions = app, sessions
+    def __init__(self, app: Holdfast, sessions: Sessions, cookie_secure: CookieSecure) -> None:
+        self._app, self._sessions, self._cookie_secure = app, sessions, cookie_secure
 
     async def of(self, request: Request) -> Caller:
         """Whoever sent *request*. Without a cookie it is somebody new, who is told a name with the answer."""
@@ -46,9 +46,14 @@ class Callers:
         name, renew = self._sessions.read(request.cookies.get(COOKIE, ""))
         name = name or self._sessions.new()
         if renew:
-            secure = request.url.scheme == "https"
-            request.scope[SET_COOKIE] = self._sessions.header(name, secure=secure)
+            request.scope[SET_COOKIE] = self._sessions.header(name, secure=self._is_secure(request))
         return Caller(owner=f"session:{name}")
+
+    def _is_secure(self, request: Request) -> bool:
+        """Headers of a proxy (`X-Forwarded-Proto`) are not believed: anybody can send them."""
+        if self._cookie_secure == "auto":
+            return request.url.scheme == "https"
+        return self._cookie_secure == "always"
 
     async def _by_key(self, request: Request) -> Caller:
         key = await key_of(self._app, request)
@@ -65,8 +70,7 @@ def _must_be_our_page(request: Request) -> None:
     """A page from elsewhere must not upload or retry in a visitor's name. SameSite keeps its requests without the cookie;
     this refuses them, so that they leave nothing behind either. Programs that are no browser send none of these."""
     site = request.headers.get("sec-fetch-site", "same-origin")
-    origin = request.headers.get("origin")
-    if site not in ("same-origin", "none") or (
-        origin is not None and urlsplit(origin).netloc != request.headers.get("host")
-    ):
+    host = request.headers.get("host", "")
+    origins = request.headers.getlist("origin")
+    if site not in ("same-origin", "none") or any(origin.partition("://")[2] != host for origin in origins):
         raise Refused(Code.FORBIDDEN, "This request was made by a page of another site.")

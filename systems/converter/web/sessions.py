@@ -11,6 +11,7 @@ from pathlib import Path
 from itsdangerous import BadSignature, TimestampSigner
 
 from holdfast import UsageError
+from systems.common.parts import make_folder
 
 COOKIE = "converter_session"
 #: How long a browser is known after it was last given its cookie.
@@ -50,7 +51,7 @@ def read_key(file: Path) -> bytes:
     """The secret in *file*; made when it is not there. Of several processes that make it at once one wins."""
     with contextlib.suppress(FileNotFoundError):
         return _checked(file, file.read_bytes())
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     made = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -58,7 +58,9 @@ def make_site(converter: Converter) -> FastAPI:
             yield
 
     site = FastAPI(title="Converter", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
-    routes = _Routes(converter, Callers(app, Sessions(read_key(converter.settings.session_key_file))))
+    settings = converter.settings
+    sessions = Sessions(read_key(settings.session_key_file))
+    routes = _Routes(converter, Callers(app, sessions, settings.cookie_secure))
     site.add_api_route("/api/upload", routes.upload, methods=["POST"])
     site.add_api_route("/api/jobs", routes.jobs, methods=["GET"])
     site.add_api_route("/api/jobs/{job_id}", routes.job, methods=["GET"])

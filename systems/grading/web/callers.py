@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 
 from fastapi import Request
 
 from holdfast import Holdfast, JobRow
+from holdfast.http import is_local
 from systems.common.asking import key_of
 from systems.grading.web.problems import Refused, no_such_submission
 
@@ -44,7 +44,7 @@ class Callers:
             return await self._by_key(request)
         if not self._has_keys:
             self._has_keys = bool(await self._app.keys())
-        if self._has_keys or not _is_here(request):
+        if self._has_keys or not is_local(request):
             raise Refused(401, "NO_KEY", "Send a key as Authorization: Bearer …", _CHALLENGE)
         return Caller(name="local", owner=None, changes=True, operates=True)
 
@@ -56,13 +56,3 @@ class Callers:
             return Caller(name=f"key:{key.id}", owner=key.owner or "", changes=True, operates=False)
         may = key.role != "viewer"
         return Caller(name=f"key:{key.id}", owner=None, changes=may, operates=may)
-
-
-def _is_here(request: Request) -> bool:
-    """From this machine, and by a program: a page in a browser of this machine must not act in its user's name."""
-    if request.client is None or request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return False
-    try:
-        return ipaddress.ip_address(request.client.host).is_loopback
-    except ValueError:
-        return False

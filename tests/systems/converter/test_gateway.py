@@ -272,7 +272,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(gateway: RunningGateway) -> No
     done = zygote.run(command, cwd=ROOT)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "choose another with --port" in done.stderr
+    assert "choose another with --host or --port" in done.stderr
 
 
 def test_a_blank_page_between_others_stays_a_page(gateway: RunningGateway) -> None:

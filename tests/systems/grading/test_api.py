@@ -31,7 +31,7 @@ async def grading(tmp_path: Path) -> AsyncIterator[Grading]:
 @pytest.fixture
 async def http(grading: Grading) -> AsyncIterator[httpx2.AsyncClient]:
     transport = httpx2.ASGITransport(make_site(grading), raise_app_exceptions=False, client=("127.0.0.1", 1))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://grading") as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 
 
@@ -130,6 +130,29 @@ async def test_events_are_told_as_they_come_until_the_end(
     last = [line[4:] for line in text.splitlines() if line.startswith("id: ")][1]
     rest = (await http.get(f"/submissions/{name}/events", headers={"last-event-id": last})).text
     assert rest.count("data: ") == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Forwarded-For": "1.2.3.4"},
+        {"Forwarded": "for=1.2.3.4"},
+        {"Via": "1.1 proxy"},
+        {"Host": "evil.example"},
+        {"Host": "["},
+        {"Origin": "http://evil.example"},
+        {"Origin": "http://["},
+        {"Host": "evil.example", "Origin": "http://evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+    ids=str,
+)
+async def test_without_a_key_proxies_and_pages_of_others_are_not_let_in(
+    http: httpx2.AsyncClient, headers: dict[str, str]
+) -> None:
+    assert (await http.get("/dlq")).status_code != 401
+    assert (await http.get("/dlq", headers=headers)).status_code == 401
+    assert (await http.get("/progress", headers=headers)).status_code == 401
 
 
 async def test_keys_separate_learners_and_operators(http: httpx2.AsyncClient, grading: Grading) -> None:
