@@ -265,7 +265,9 @@ class Holdfast(Declaring, Relaying, Verbs):
         if self._metrics is None:
             from holdfast.metrics.metrics import Metrics
 
-            self._metrics = Metrics(self.engine, self.observers, self._clock)
+            self._metrics = Metrics(
+                self.engine, self.observers, self._clock, prefix=self.settings.metrics_prefix
+            )
         return self._metrics
 
     async def health(self, thresholds: Thresholds | None = None) -> Health:

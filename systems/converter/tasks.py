@@ -54,6 +54,7 @@ def build(settings: Settings, **options: Any) -> Converter:
     """The converter on these settings. *options* go to `Holdfast` as they are."""
     app = Holdfast(
         settings.database_url,
+        metrics_prefix="",  # the names of E62 as its sources write them
         lease=timedelta(seconds=settings.worker_lease_ttl_sec),
         concurrency=settings.worker_concurrency,
         retention=Retention(

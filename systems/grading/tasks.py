@@ -40,6 +40,7 @@ def build(settings: Settings, **options: Any) -> Grading:
     every = timedelta(milliseconds=settings.timeout_check_interval_ms)
     app = Holdfast(
         settings.database_url,
+        metrics_prefix="",  # the names of E62 as its sources write them
         reclaim_every=min(every, _LOOK_FOR_LOST),
         outbox_poll=timedelta(milliseconds=settings.outbox_poll_interval_ms),
         outbox_batch=settings.outbox_batch_size,

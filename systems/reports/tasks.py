@@ -58,6 +58,7 @@ def build(settings: Settings, **options: Any) -> Reports:
     kept = timedelta(seconds=settings.job_retention_sec)
     app = Holdfast(
         settings.database_url,
+        metrics_prefix="",  # the names of E62 as its sources write them
         lease=timedelta(seconds=settings.worker_lease_ttl_sec),
         concurrency=settings.worker_concurrency,
         retention=Retention(results=kept, jobs=kept, events=kept),

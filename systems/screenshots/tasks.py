@@ -95,6 +95,7 @@ def build(
     }
     app = Holdfast(
         settings.database_url,
+        metrics_prefix="",  # the names of E62 as its sources write them
         policies=settings.policies_file,
         lease=timedelta(seconds=settings.worker_lease_ttl_sec),
         concurrency=settings.sittings + _OTHER_SLOTS,

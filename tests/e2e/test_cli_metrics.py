@@ -54,7 +54,7 @@ def get(port: int, path: str) -> str:
 
 
 def completed(text: str) -> float:
-    lines = [line for line in text.splitlines() if line.startswith("jobs_completed_total{")]
+    lines = [line for line in text.splitlines() if line.startswith("holdfast_jobs_completed_total{")]
     return sum(float(line.split()[-1]) for line in lines)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Fatal, Holdfast, Job, JobFailed, Retry, Retryable, State
+from holdfast import THIS_JOB, Fatal, Holdfast, Job, JobFailed, Retry, Retryable, State
 from holdfast.domain.breaker import BreakerPolicy, BreakerState
 from holdfast.domain.limits import Limit, Limits
 from holdfast.worker import admitting
@@ -208,7 +208,7 @@ async def test_a_task_that_calls_two_services_is_held_by_the_one_that_is_down(ap
     app.dependency("bank", breaker=QUICK)
 
     @app.task(retry=PATIENT)
-    async def pay(number: int, *, job: Job) -> str:
+    async def pay(number: int, *, job: Job = THIS_JOB) -> str:
         async with job.dependency("mail"):
             mail.answer()
         async with job.dependency("bank"):

@@ -117,7 +117,7 @@ async def test_the_servers_metrics_count_what_it_has_enqueued(app: Holdfast) -> 
         answer = await asking.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
     assert 'jobs_created_total{queue="mail",task="send"} 2.0' in answer.text
-    assert 'queue_depth{queue="mail"} 2.0' in answer.text
+    assert 'holdfast_queue_depth{queue="mail"} 2.0' in answer.text
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/api/v1/health"])

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from holdfast import THIS_JOB, Fatal, Holdfast, Job, Retry, Retryable
+from holdfast import THIS_JOB, Fatal, Holdfast, Job, Retry, Retryable, UsageError
 from holdfast.engine.vitals import MOST
 from holdfast.metrics.names import FAMILIES
 from tests.integration.world import SOON, Database, new_app, until, work, working
@@ -33,7 +33,7 @@ async def scrape(app: Holdfast) -> Samples:
 
 
 def value(samples: Samples, name: str, **labels: str) -> float | None:
-    return samples.get((name, tuple(sorted(labels.items()))))
+    return samples.get((f"holdfast_{name}", tuple(sorted(labels.items()))))
 
 
 async def test_every_family_of_the_promise_is_exposed_even_without_a_sample() -> None:  # E62
@@ -41,11 +41,30 @@ async def test_every_family_of_the_promise_is_exposed_even_without_a_sample() ->
     async with app:
         body, _ = await app.metrics.text()
         told = {line.split()[2] for line in body.decode().splitlines() if line.startswith("# TYPE")}
-        assert told == FAMILIES.keys()
+        assert told == {f"holdfast_{name}" for name in FAMILIES}
         openmetrics, kind = await app.metrics.text("application/openmetrics-text; version=1.0.0")
         assert "openmetrics" in kind
         families = list(parse_openmetrics(openmetrics.decode()))  # type: ignore[no-untyped-call]
         assert len(families) == len(FAMILIES)
+
+
+async def test_a_queue_has_a_sample_while_nothing_waits_in_it(app: Holdfast) -> None:  # E62
+    @app.task(queue="mail")
+    async def send() -> None: ...
+
+    async with app:
+        seen = await scrape(app)
+    assert (value(seen, "queue_depth", queue="mail"), value(seen, "jobs_active", queue="mail")) == (0, 0)
+
+
+async def test_the_names_begin_with_the_prefix_that_is_set() -> None:  # E62
+    for prefix in ("shop_", ""):
+        async with Holdfast("memory://", metrics_prefix=prefix) as app:
+            body, _ = await app.metrics.text()
+        told = {line.split()[2] for line in body.decode().splitlines() if line.startswith("# TYPE")}
+        assert told == {f"{prefix}{name}" for name in FAMILIES}
+    with pytest.raises(UsageError, match="letters, digits and _"):
+        Holdfast("memory://", metrics_prefix="my shop")
 
 
 async def test_what_a_worker_does_is_counted_by_task_queue_and_code(app: Holdfast) -> None:  # E62
@@ -92,7 +111,7 @@ async def test_what_a_worker_does_is_counted_by_task_queue_and_code(app: Holdfas
     assert value(seen, "time_to_success_seconds_count", **mail) == 3
     assert value(seen, "jobs_completed_total", task="by_itself", queue="default") == 1
     assert value(seen, "dead_letters") == 2
-    assert value(seen, "jobs_active", queue="mail") is None
+    assert value(seen, "jobs_active", queue="mail") == 0
     assert value(seen, "outbox_lag_seconds") is None
 
 
@@ -211,7 +230,7 @@ async def test_the_metrics_can_stand_beside_an_applications_own() -> None:  # E6
     app = Holdfast("memory://")
     registry.register(app.metrics)
     names = {family.name for family in parse(prometheus_client.generate_latest(registry).decode())}
-    assert {"shop_orders", "jobs_created", "queue_depth"} <= names
+    assert {"shop_orders", "holdfast_jobs_created", "holdfast_queue_depth"} <= names
     with pytest.raises(ValueError, match="jobs_created"):
         registry.register(Holdfast("memory://").metrics)
 

@@ -170,7 +170,7 @@ async def relay_check(app: Holdfast, **thresholds: Any) -> tuple[str, str]:
 async def test_the_lag_and_what_is_parked_can_be_watched(app: Holdfast, target: Box) -> None:  # E44 E62 E65
     failing(target, {"poison": 9}, Undelivered("no", lasting=True))
     text, _ = await app.metrics.text()
-    assert "\noutbox_lag_seconds " not in text.decode()
+    assert "\nholdfast_outbox_lag_seconds " not in text.decode()
     assert (await relay_check(app))[0] == "pass"
     await app.publish(TOPIC, "poison")
     await relayed(app)
@@ -181,8 +181,12 @@ async def test_the_lag_and_what_is_parked_can_be_watched(app: Holdfast, target: 
     assert (level, said.partition(" has")[0]) == ("warn", "a message of topic nobody's")
     app.metrics.gauges._stale_at = 0.0
     text, _ = await app.metrics.text()
-    assert "\noutbox_parked 1.0" in text.decode()
-    [lag] = [line.split()[1] for line in text.decode().splitlines() if line.startswith("outbox_lag_seconds ")]
+    assert "\nholdfast_outbox_parked 1.0" in text.decode()
+    [lag] = [
+        line.split()[1]
+        for line in text.decode().splitlines()
+        if line.startswith("holdfast_outbox_lag_seconds ")
+    ]
     assert 0 < float(lag) < 60
 
 

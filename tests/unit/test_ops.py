@@ -26,6 +26,8 @@ ALERTS = yaml.safe_load((ROOT / "ops/prometheus/alerts.yml").read_text(encoding=
 RUNBOOK = (ROOT / "docs/how-to/runbook.md").read_text(encoding="utf-8")
 PAGES = ("runbook", "troubleshooting", "monitor", "deploy")
 
+PREFIX = Holdfast("memory://").settings.metrics_prefix
+
 #: Words of PromQL that are no metrics.
 LANGUAGE = set(
     "sum max count rate increase histogram_quantile absent vector by on unless and or offset".split()  # noqa: SIM905
@@ -37,11 +39,12 @@ SYSTEM_PAGES = ("converter-runbook", "reports-runbook", "grading-runbook", "trou
 
 
 def expressions() -> Iterator[tuple[str, str]]:
+    """Every expression by its title, without the prefix of the metrics' names."""
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", ()):
-            yield panel["title"], target["expr"]
+            yield panel["title"], target["expr"].replace(PREFIX, "")
     for rule in ALERTS["groups"][0]["rules"]:
-        yield rule["alert"], rule["expr"]
+        yield rule["alert"], rule["expr"].replace(PREFIX, "")
 
 
 EXPRESSIONS = list(expressions())
@@ -87,7 +90,7 @@ def test_the_dashboard_shows_every_metric_of_the_promise() -> None:  # E62
         name
         for panel in DASHBOARD["panels"]
         for t in panel.get("targets", ())
-        for name in metrics_in(t["expr"])
+        for name in metrics_in(t["expr"].replace(PREFIX, ""))
     }
     assert shown == FAMILIES.keys()
 
@@ -115,11 +118,18 @@ def test_every_alert_leads_to_a_part_of_the_runbook_that_names_it() -> None:
     assert named <= {rule["alert"] for rule in ALERTS["groups"][0]["rules"]}
 
 
+@pytest.mark.parametrize("file", ["prometheus/alerts.yml", "grafana/holdfast.json"])
+def test_every_metric_has_the_default_prefix(file: str) -> None:  # E62
+    text = (ROOT / "ops" / file).read_text(encoding="utf-8")
+    bare = re.findall(rf"(?<![A-Za-z_])(?:{'|'.join(FAMILIES)})(?![A-Za-z]|_seconds)", text)
+    assert bare == []
+
+
 def test_the_reference_names_every_metric_with_its_kind_and_labels() -> None:  # E62
     page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     for name, family in FAMILIES.items():
         labels = ", ".join(f"`{label}`" for label in family.labels) or "–"
-        assert f"| `{name}` | {family.kind} | {labels} | {family.help} |" in page
+        assert f"| `{PREFIX}{name}` | {family.kind} | {labels} | {family.help} |" in page
 
 
 def commands() -> Iterator[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.engine.settings import Settings
 from holdfast.errors import UsageError
 
@@ -82,3 +83,18 @@ def test_artefacts_go_to_a_folder_or_a_bucket_and_nowhere_by_default() -> None: 
 
 def test_no_grace_at_all_is_a_choice() -> None:
     assert Settings.read({"grace": 0}, {}).grace == timedelta()
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("", "url is empty; name a store"),
+        (" ", "url is empty; name a store"),
+        ("jobs.db", r"'jobs\.db' is not a store; use sqlite:///file\.db"),
+        ("mysql://me:secret@host/jobs", r"'mysql' is not a store; use sqlite:///file\.db"),
+    ],
+)
+def test_a_url_that_names_no_store_is_refused_when_the_app_is_made(url: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as refused:
+        Holdfast(url)
+    assert "secret" not in str(refused.value)

@@ -54,6 +54,7 @@ class Settings:
     child_memory: int | None = None  #: … or when it keeps more bytes of memory than this after one
     keep_logs: str = "failed"  #: which attempts keep what their handlers logged
     tracing: bool = False  #: a span for every attempt, linked to its caller's (OpenTelemetry)
+    metrics_prefix: str = "holdfast_"  #: what the names of all metrics begin with
     outbound_allow: str = ""  #: networks that webhooks may lead to although they are not public
     broker: str | None = field(default=None, repr=False)  #: where topics go that name no address of their own
     dispatch: str | None = field(default=None, repr=False)  #: the broker that hands out due jobs
@@ -81,7 +82,7 @@ class Settings:
             if value is None:
                 source = f"HOLDFAST_{name.upper()}"
                 value = environment.get(source)
-            if value is not None and value != "":
+            if value is not None and (value != "" or name == "metrics_prefix"):
                 values[name] = _read(source, name, value)
         settings = cls(**values)
         if settings.heartbeat is not None and settings.heartbeat > settings.lease / 3:
@@ -119,6 +120,13 @@ def _read(source: str, name: str, value: Any) -> Any:
         except UsageError as error:
             raise UsageError(f"{source}: {error}") from None
         return str(value)
+    if name == "metrics_prefix":
+        prefix = str(value)
+        if prefix and not (prefix.isascii() and prefix.isidentifier()):
+            raise UsageError(
+                f"{source} is {prefix[:40]!r}; it may hold letters, digits and _, and begins with no digit"
+            )
+        return prefix
     if name == "tracing":
         said = _SWITCH.get(str(value).lower())
         if said is None:

@@ -16,6 +16,7 @@ from holdfast.engine.ports import Clock
 from holdfast.engine.vitals import MOST
 from holdfast.errors import StoreError
 from holdfast.logs import Log
+from holdfast.metrics.names import MOST_SETS
 
 log = Log("holdfast.metrics")
 
@@ -32,6 +33,7 @@ class Seen:
     outlooks: Sequence[Outlook]
     lags: Sequence[Lag] = ()
     event_lag: timedelta = timedelta()
+    queues: Sequence[str] = ()  #: those of the tasks that this process knows
 
 
 class Gauges:
@@ -59,12 +61,14 @@ class Gauges:
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(LONGEST_LOOK):
-                store = (await self._engine()).store
+                engine = await self._engine()
+                store = engine.store
                 self.seen = Seen(
                     await store.census(MOST),
                     await store.outlooks(),
                     await store.lags(),
                     await store.event_lag(),
+                    sorted({task.policy.queue for task in engine.tasks.values()})[:MOST_SETS],
                 )
                 self._add_open_time(self.seen.outlooks)
         except (StoreError, TimeoutError) as error:

@@ -26,9 +26,12 @@ Samples = Iterable[tuple[tuple[str, ...], Any]]
 
 
 class Metrics:
-    """Counts from now on. `prometheus_client.REGISTRY.register(app.metrics)` puts them beside an application's own."""
+    """Counts from now on, under names that begin with *prefix*. `prometheus_client.REGISTRY.register(app.metrics)` puts them beside an application's own."""
 
-    def __init__(self, engine: Callable[[], Awaitable[Engine]], observers: Observers, clock: Clock) -> None:
+    def __init__(
+        self, engine: Callable[[], Awaitable[Engine]], observers: Observers, clock: Clock, *, prefix: str
+    ) -> None:
+        self._prefix = prefix
         self.counts, self.gauges = Counts(), Gauges(engine, clock)
         observers.add(self.counts)
 
@@ -41,13 +44,13 @@ class Metrics:
 
     def describe(self) -> list[Metric]:
         """For a registry: nothing has to be collected to know the names."""
-        return [_family(name) for name in FAMILIES]
+        return [_family(self._prefix, name) for name in FAMILIES]
 
     def collect(self) -> Iterator[Metric]:
         """Every family of E62, those without samples too. The gauges are as of the last look."""
         samples = {**self._counted(), **self._seen(self.gauges.seen)}
         for name in FAMILIES:
-            family = _family(name)
+            family = _family(self._prefix, name)
             for labels, value in samples.get(name, ()):
                 if isinstance(value, Histogram):
                     family.add_metric(labels, _buckets(value), value.sum)
@@ -86,11 +89,13 @@ class Metrics:
     def _seen(self, seen: Seen | None) -> Mapping[str, Samples]:
         if seen is None:
             return {}
-        depth: dict[tuple[str, ...], int] = defaultdict(int)
-        active: dict[tuple[str, ...], int] = defaultdict(int)
+        # A queue in which nothing waits has a sample, too: an alert on a missing one would ring.
+        depth: dict[tuple[str, ...], int] = {(queue,): 0 for queue in seen.queues}
+        active = dict(depth)
         for lane, line in seen.census.lines.items():
-            depth[_bounded(lane.queue, depth)] += line.waiting
-            active[_bounded(lane.queue, active)] += line.active
+            label = _bounded(lane.queue, depth)
+            depth[label] = depth.get(label, 0) + line.waiting
+            active[label] = active.get(label, 0) + line.active
         states: dict[tuple[str, ...], int] = {}
         opened: dict[tuple[str, ...], float] = defaultdict(float)
         for outlook in seen.outlooks:
@@ -143,14 +148,14 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return buckets
 
 
-def _family(name: str) -> Any:
+def _family(prefix: str, name: str) -> Any:
     core, family = _core(), FAMILIES[name]
     kinds = {
         "counter": core.CounterMetricFamily,
         "gauge": core.GaugeMetricFamily,
         "histogram": core.HistogramMetricFamily,
     }
-    return kinds[family.kind](name.removesuffix("_total"), family.help, labels=family.labels)
+    return kinds[family.kind](prefix + name.removesuffix("_total"), family.help, labels=family.labels)
 
 
 def _core() -> Any:
