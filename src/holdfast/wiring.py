@@ -180,7 +180,25 @@ def thread_pool(size: int) -> Executor:
 def database_url(given: str | None) -> str:
     if given is not None:
         typed("url", given, str, f"a text, e.g. {DEFAULT_URL!r}")
-    return given or os.environ.get("HOLDFAST_DATABASE_URL") or DEFAULT_URL
+        if not given.strip():
+            raise UsageError(
+                "url is empty; name a store (sqlite:///file.db, postgresql://… or memory://), or leave it out to use"
+                f" HOLDFAST_DATABASE_URL or {DEFAULT_URL}"
+            )
+    url = given or os.environ.get("HOLDFAST_DATABASE_URL") or DEFAULT_URL
+    if not url.startswith(_STORES):
+        raise not_a_store(url)
+    return url
+
+
+_STORES = ("memory:", "sqlite:", "postgresql:", "postgres:")
+
+
+def not_a_store(url: str) -> UsageError:
+    """Name only the scheme: the rest of a URL may hold a password."""
+    scheme, _, rest = url.partition("://")
+    shown = scheme if rest else url[:20]
+    return UsageError(f"{shown!r} is not a store; use sqlite:///file.db, postgresql://… or memory://")
 
 
 #: How many files are written, read or deleted at once.
@@ -251,8 +269,7 @@ def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:
                     f"PostgreSQL needs the driver {error.name}; pip install 'holdfast[postgres]'"
                 ) from None
             return PostgresStore(url, clock, threads)
-    shown = scheme if rest else url[:20]
-    raise UsageError(f"{shown!r} is not a store; use sqlite:///file.db, postgresql://… or memory://")
+    raise not_a_store(url)
 
 
 def make_books(transaction: Transaction) -> Books:

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import anyio.to_thread
 
 from holdfast import UsageError
+from systems.common.parts import create_private
 
 Row = tuple[Any, ...]
 #: How long a statement waits for another writer of the file.
@@ -45,7 +46,7 @@ class SqliteDatabase:
         self._path = path
 
     async def prepare(self, statements: Sequence[str]) -> None:
-        Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        create_private(Path(self._path))
         for statement in statements:
             await self.run(statement)
 

@@ -66,11 +66,28 @@ class Part:
     def _opened(self) -> IO[bytes]:
         if self._file is None:
             try:
-                self._file = self._part.open("wb", _BUFFER)
+                self._file = self._create()
             except FileNotFoundError:  # the first in this folder
-                self._target.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._part.open("wb", _BUFFER)
+                make_folder(self._target.parent)
+                self._file = self._create()
         return self._file
+
+    def _create(self) -> IO[bytes]:
+        """For this user only: what people upload is nobody else's business."""
+        return open(self._part, "wb", _BUFFER, opener=lambda path, flags: os.open(path, flags, 0o600))
+
+
+def make_folder(folder: Path) -> None:
+    """Make *folder* for this user only, with those around it; one that exists keeps its mode."""
+    for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+        missing.mkdir(0o700, exist_ok=True)
+
+
+def create_private(file: Path) -> None:
+    """Create a missing *file* for this user only, with the folders around it; one that exists keeps its mode."""
+    make_folder(file.parent)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def sweep_parts(folder: Path, *, now: float, older_than: float = 3600.0) -> int:

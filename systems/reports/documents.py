@@ -19,6 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import LocalStore, S3Store
 
 from holdfast import UsageError
+from systems.common.parts import make_folder
 from systems.reports.codes import Code
 from systems.reports.failures import DocumentsAway, Trouble
 
@@ -65,7 +66,7 @@ class Place:
             )
         else:
             folder = Path(unquote(parts.path) if parts is not None else url).resolve()
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             self.root = f"file://{folder.name}"  # where it lies on this machine is nobody's business
             self._settles = True
             self._store = LocalStore(folder)

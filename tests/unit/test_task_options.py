@@ -220,3 +220,13 @@ def test_whatever_else_an_app_declares_wrongly_is_refused_in_one_line(app: Holdf
             mistake()
     assert (app.topics, app.schedules, app._hooks, app._middleware) == ({}, {}, [], [])
     Holdfast("memory://", retention=Retention(results="7d"))
+
+
+@pytest.mark.parametrize("verb", ["apply_async", "defer", "delay", "kiq", "send", "send_task"])
+def test_the_verb_of_another_library_is_answered_with_ours(verb: str) -> None:
+    @Holdfast("memory://").task
+    async def send_mail(to: str) -> None: ...
+
+    with pytest.raises(AttributeError, match=rf"a task has no {verb}; use `await task.enqueue\(…\)`"):
+        getattr(send_mail, verb)
+    assert not hasattr(send_mail, "anything_else")

@@ -56,7 +56,7 @@ class FileArtefacts:
         if folder.is_dir():
             return
         self._make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(0o700, exist_ok=True)
         _sync_folder(folder.parent)
 
     def _new_draft(self, place: Path) -> tuple[Path, int]:
@@ -64,7 +64,7 @@ class FileArtefacts:
         while True:
             draft = place.with_name(f".{place.name}.{os.getpid()}-{next(self._numbers)}.draft")
             try:
-                return draft, os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+                return draft, os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
                 continue
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from holdfast.domain.health import Vitals
 from holdfast.engine.engine import Engine
+from holdfast.engine.ports import ChecksWrites, Store
 from holdfast.errors import SchemaMismatch, StoreError
 
 #: No count goes on beyond this: a backlog of a million is as bad as one of two.
@@ -20,6 +21,7 @@ READY_WITHIN = 1.0
 async def take_vitals(engine: Engine, schedules: Collection[str] = ()) -> Vitals:
     """As they are now. Of *schedules* it is known that somebody should see to them."""
     store, limits = engine.store, engine.stuck_limits()
+    await check_writes(store)
     return Vitals(
         census=await store.census(MOST),
         now=await store.now(),
@@ -39,9 +41,21 @@ async def not_ready(engine: Callable[[], Awaitable[Engine]]) -> str | None:
     """Why this process cannot do its work now, in words for anybody; None: it can."""
     try:
         async with asyncio.timeout(READY_WITHIN):
-            await (await engine()).store.holds()
+            store = (await engine()).store
+            await store.holds()
     except SchemaMismatch:
         return "the database's schema is not of this version; run `holdfast migrate`"
     except (StoreError, TimeoutError):
         return "the database does not answer"
+    try:
+        async with asyncio.timeout(READY_WITHIN):
+            await check_writes(store)
+    except (StoreError, TimeoutError):
+        return "the database cannot be written; is its disk full?"
     return None
+
+
+async def check_writes(store: Store) -> None:
+    """Raise `StoreUnavailable` while the store can be read and not written."""
+    if isinstance(store, ChecksWrites):
+        await store.check_writes()

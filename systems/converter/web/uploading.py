@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from holdfast import Handle, HoldfastError, State, UnknownJob
 from holdfast.logs import Log
-from systems.common.parts import Part
+from systems.common.parts import Part, make_folder
 from systems.converter.codes import Code
 from systems.converter.content import HEAD_BYTES, MAX_BYTES, is_pdf
 from systems.converter.tasks import Converter, dedupe_key
@@ -127,7 +127,7 @@ class Uploading:
 
     def _check_space(self, wanted: int) -> None:
         folder: Path = self._converter.settings.uploads_dir
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         if shutil.disk_usage(folder).free - wanted < self._converter.settings.free_space_min_mb * 1_000_000:
             log.error("upload.no_space", hint="make room, or lower FREE_SPACE_MIN_MB")
             raise Refused(Code.IO_ERROR, "There is no room for uploads now. Try again later.", headers=_CLOSE)

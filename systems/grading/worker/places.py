@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.logs import Log
+from systems.common.parts import create_private
 
 log = Log("grading.worker")
 
@@ -55,7 +56,7 @@ class _Page:
 class FilePlace:
     def __init__(self, file: Path, schema: str, clock: Callable[[], float] | None) -> None:
         self._file, self._clock = file, clock or time.time
-        file.parent.mkdir(parents=True, exist_ok=True)
+        create_private(file)
         with self._open() as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(schema.format(number="REAL", strict=" STRICT"))

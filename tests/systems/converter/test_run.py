@@ -142,7 +142,7 @@ def test_a_port_that_is_taken_is_told_and_nothing_is_left_running(tmp_path: Path
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stdout == ""
-    assert f"web: port {port} cannot be opened" in done.stderr
+    assert f"web: cannot listen on 127.0.0.1 port {port}" in done.stderr
     assert "Traceback" not in done.stderr
 
 

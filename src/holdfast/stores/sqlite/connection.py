@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -18,6 +20,7 @@ _PASSING = ("locked", "busy")
 def connect(path: str) -> sqlite3.Connection:
     """A connection in WAL mode with `synchronous=FULL`, in autocommit: transactions are begun by name."""
     try:
+        _create(path)
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -30,6 +33,14 @@ def connect(path: str) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise translate(error, path) from error
     return connection
+
+
+def _create(path: str) -> None:
+    """Create a missing file for this user only; SQLite gives its WAL and index the same mode. Files that exist keep theirs."""
+    if path.startswith((":", "file:")):
+        return
+    with contextlib.suppress(OSError):  # it exists, or SQLite says better why it cannot be opened
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -52,6 +63,13 @@ def _text(data: bytes) -> str:
 
 
 codecs.register_error("holdfast-damaged", lambda error: ("\0", error.end))  # type: ignore[attr-defined]
+
+
+def is_disk_trouble(error: BaseException) -> bool:
+    """Whether nothing can be written now: no space is left, or the disk fails."""
+    return isinstance(error, sqlite3.OperationalError) and any(
+        word in str(error) for word in ("disk is full", "disk I/O")
+    )
 
 
 def translate(error: sqlite3.Error, path: str) -> StoreError:

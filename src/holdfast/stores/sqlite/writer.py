@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.engine.ports import Threads
 from holdfast.errors import StoreError, StoreUnavailable
-from holdfast.stores.sqlite.connection import translate
+from holdfast.stores.sqlite.connection import is_disk_trouble, translate
 
 T = TypeVar("T")
 MOST_PER_COMMIT = 64
@@ -48,6 +48,9 @@ class Writer:
         self._work: SimpleQueue[None] = SimpleQueue()  # a semaphore, but one that is not written in Python
         self._awake = False  #: the writer's thread has been told, and has not looked since
         self._closed = False
+        self.failed = (
+            False  #: a transaction could not be written: the disk is full or broken. Reset by a probe.
+        )
         self._nap = threading.Event()  # never set: a way to wait a little
         connection.execute("PRAGMA busy_timeout = 0")
         self._join = threads.start("holdfast-sqlite-writer", self._serve) if threads else None
@@ -123,6 +126,7 @@ class Writer:
             self._connection.execute("COMMIT")
             return answer
         except sqlite3.Error as error:
+            self.failed = self.failed or is_disk_trouble(error)
             raise translate(error, self._path) from error
         finally:
             self._roll_back()  # does nothing after a commit
@@ -141,6 +145,7 @@ class Writer:
         except BaseException as error:
             self._roll_back()
             told = translate(error, self._path) if isinstance(error, sqlite3.Error) else error
+            self.failed = self.failed or is_disk_trouble(error)
             for pending in batch:
                 pending.error = told
         _answer(batch)
