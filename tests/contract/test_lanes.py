@@ -434,6 +434,11 @@ async def test_one_of_many_moves_a_schedule_on(world: World) -> None:  # E39
     assert await world.store.tick("nightly", before=first, last=second, due=third)
     assert not await world.store.tick("nightly", before=first, last=second, due=third)
     [tick] = await world.store.ticks()
-    assert (tick.name, tick.last, tick.due) == ("nightly", second, third)
+    assert tick == ("nightly", second, third, None)
+    # What was enqueued last stays on record while the schedule moves on without a tick.
+    assert await world.store.tick("nightly", before=second, last=third, due=third + MINUTE, ticked=third)
+    assert await world.store.tick("nightly", before=third, last=third + MINUTE, due=third + 2 * MINUTE)
+    [tick] = await world.store.ticks()
+    assert tick.ticked == third
     assert await world.store.forget_schedule("nightly")
     assert not await world.store.forget_schedule("nightly")

@@ -61,6 +61,22 @@ async def test_a_process_that_died_before_its_note_leaves_no_second_job(db: Data
         assert kept.due > now
 
 
+async def test_a_schedule_that_was_only_seen_has_no_last_tick(db: Database) -> None:  # E39
+    app = ticking(db, "1h")
+    async with app:
+        engine = await app.engine()
+        await Scheduling(engine, app.schedules).run()
+        [kept] = await engine.store.ticks()
+        assert kept.last is not None
+        assert kept.ticked is None
+        now = await engine.store.now()
+        assert await engine.store.forget_schedule("tick")
+        await engine.store.tick("tick", before=None, last=now - timedelta(hours=1), due=now)
+        await Scheduling(engine, app.schedules).run()
+        [kept] = await engine.store.ticks()
+        assert [kept.ticked] == Every("1h").ticks_between(now - timedelta(hours=1), now)
+
+
 async def test_a_paused_schedule_does_not_tick_and_resumes(db: Database) -> None:  # E27 E39
     app = ticking(db, "1h")
     async with app:

@@ -70,7 +70,7 @@ def test_keys_are_shown_to_people(capsys: Capture) -> None:  # E66
 
 def test_a_key_is_revoked_and_then_listed_only_among_all(capsys: Capture) -> None:  # E66
     made = answer(capsys, "keys", "create", "--role", "admin")
-    assert "key admin ends in 59 m" in said(capsys, "keys", "revoke", made["id"], "--after", "1h")
+    assert "key admin ends in 1 h" in said(capsys, "keys", "revoke", made["id"], "--after", "1h")
     assert "key admin is revoked" in said(capsys, "keys", "revoke", made["id"])
     assert answer(capsys, "keys", "list") == {"keys": []}
     assert [key["id"] for key in answer(capsys, "keys", "list", "--all")["keys"]] == [made["id"]]

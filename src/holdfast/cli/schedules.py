@@ -71,7 +71,7 @@ async def _look(app: Holdfast) -> list[dict[str, Any]]:
                 "task": declared and declared.task,
                 "when": when,
                 "zone": declared.when.zone if declared and isinstance(declared.when, Cron) else None,
-                "last": tick and tick.last,
+                "last": tick and tick.ticked,
                 "next": upcoming,
                 "paused": paused.get(name),
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,8 +59,10 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
     seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
     if abs(seconds) < 1:
         return "now"
-    amount = span(float(int(abs(seconds))))
-    return f"{amount} ago" if seconds > 0 else f"in {amount}"
+    if seconds > 0:
+        return f"{span(math.floor(seconds))} ago"
+    # Up: a pause "for 10m" that was made a millisecond ago still lasts 10 minutes.
+    return f"in {span(math.ceil(-seconds))}"
 
 
 def span(seconds: float) -> str:

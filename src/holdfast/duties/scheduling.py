@@ -50,13 +50,15 @@ class Scheduling:
             return upcoming
         task = self._engine.tasks[schedule.task]
         ticks = due(schedule, None if kept is None else kept.last, now)
+        ticked = None
         if ticks:
             try:
                 await self._engine.enqueue(jobs_of(schedule, task, ticks))
+                ticked = ticks[-1]
                 log.info("schedule.ticked", schedule=schedule.name, jobs=len(ticks))
             except (InsufficientCredits, QuotaExceeded) as refused:
                 # It passes: the others must not wait for it.
                 log.warning("schedule.refused", schedule=schedule.name, reason=str(refused))
         before = None if kept is None else kept.last
-        await self._engine.store.tick(schedule.name, before=before, last=now, due=upcoming)
+        await self._engine.store.tick(schedule.name, before=before, last=now, due=upcoming, ticked=ticked)
         return upcoming

@@ -74,11 +74,12 @@ class Refusal(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Where a schedule stands: the last moment that was enqueued, and when it is due again."""
+    """Where a schedule stands."""
 
     name: str
-    last: datetime | None
+    last: datetime | None  #: every tick up to here was handled: enqueued, or passed over as its rule says
     due: datetime
+    ticked: datetime | None = None  #: the newest tick whose job was enqueued; None: there was none yet
 
 
 class LaneStore(Protocol):
@@ -135,8 +136,19 @@ class LaneStore(Protocol):
     async def ticks(self) -> list[Tick]:
         """Every schedule that has ever ticked, or is known to tick."""
 
-    async def tick(self, name: str, *, before: datetime | None, last: datetime, due: datetime) -> bool:
-        """Compare-and-set of a schedule's place: False when another process was first. *before* None: it is new."""
+    async def tick(
+        self,
+        name: str,
+        *,
+        before: datetime | None,
+        last: datetime,
+        due: datetime,
+        ticked: datetime | None = None,
+    ) -> bool:
+        """Compare-and-set of a schedule's place: False when another process was first. *before* None: it is new.
+
+        Without *ticked* the newest enqueued tick stays what it was.
+        """
 
     async def forget_schedule(self, name: str) -> bool:
         """Strike a schedule's place; whether there was one. Declared again, or still, it is new: ticks before are not missed."""

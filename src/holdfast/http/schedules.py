@@ -72,7 +72,7 @@ def _view(
         "task": declared and declared.task,
         "when": cron.expression if cron else declared and describe(declared.when),
         "zone": cron and cron.zone,
-        "last": tick and tick.last,
+        "last": tick and tick.ticked,
         "next": upcoming,
         "held": held_view(held),
     }

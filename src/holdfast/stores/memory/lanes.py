@@ -240,11 +240,19 @@ class Lanes:
     async def ticks(self) -> list[Tick]:
         return sorted(self._kept.schedules.values())
 
-    async def tick(self, name: str, *, before: datetime | None, last: datetime, due: datetime) -> bool:
+    async def tick(
+        self,
+        name: str,
+        *,
+        before: datetime | None,
+        last: datetime,
+        due: datetime,
+        ticked: datetime | None = None,
+    ) -> bool:
         kept = self._kept.schedules.get(name)
         if (kept.last if kept else None) != before:
             return False
-        self._kept.schedules[name] = Tick(name, last, due)
+        self._kept.schedules[name] = Tick(name, last, due, ticked or (kept.ticked if kept else None))
         return True
 
     async def forget_schedule(self, name: str) -> bool:

@@ -91,8 +91,18 @@ class Admission(Writing):
     async def ticks(self) -> list[Tick]:
         return await self._look(schedules.ticks)
 
-    async def tick(self, name: str, *, before: datetime | None, last: datetime, due: datetime) -> bool:
-        return await self._runner.run("people", lambda db: schedules.tick(db, name, before, last, due))
+    async def tick(
+        self,
+        name: str,
+        *,
+        before: datetime | None,
+        last: datetime,
+        due: datetime,
+        ticked: datetime | None = None,
+    ) -> bool:
+        return await self._runner.run(
+            "people", lambda db: schedules.tick(db, name, before, last, due, ticked)
+        )
 
     async def forget_schedule(self, name: str) -> bool:
         return await self._runner.run("people", lambda db: schedules.forget_schedule(db, name))

@@ -12,14 +12,19 @@ from holdfast.stores.postgres.plans import SQL
 
 
 async def ticks(connection: asyncpg.Connection[Any]) -> list[Tick]:
-    rows = await connection.fetch("SELECT name, last, due FROM holdfast.schedule_tick ORDER BY name")
+    rows = await connection.fetch("SELECT name, last, due, ticked FROM holdfast.schedule_tick ORDER BY name")
     return [Tick(*row) for row in rows]
 
 
 async def tick(
-    connection: asyncpg.Connection[Any], name: str, before: datetime | None, last: datetime, due: datetime
+    connection: asyncpg.Connection[Any],
+    name: str,
+    before: datetime | None,
+    last: datetime,
+    due: datetime,
+    ticked: datetime | None,
 ) -> bool:
-    return bool(await connection.fetch(SQL["tick"], name, before, last, due))
+    return bool(await connection.fetch(SQL["tick"], name, before, last, due, ticked))
 
 
 async def forget_schedule(connection: asyncpg.Connection[Any], name: str) -> bool:

@@ -10,13 +10,27 @@ from holdfast.stores.sqlite.times import micros, moment
 
 
 def ticks(move: Move) -> list[Tick]:
-    rows = move.connection.execute("SELECT name, last, due FROM holdfast_schedule_tick ORDER BY name")
-    return [Tick(name, None if last is None else moment(last), moment(due)) for name, last, due in rows]
+    rows = move.connection.execute("SELECT name, last, due, ticked FROM holdfast_schedule_tick ORDER BY name")
+    return [Tick(name, _maybe(last), moment(due), _maybe(ticked)) for name, last, due, ticked in rows]
 
 
-def tick(move: Move, name: str, before: datetime | None, last: datetime, due: datetime) -> bool:
-    known = None if before is None else micros(before)
-    return move.run("tick", name=name, before=known, last=micros(last), due=micros(due)).rowcount == 1
+def _maybe(value: int | None) -> datetime | None:
+    return None if value is None else moment(value)
+
+
+def tick(
+    move: Move,
+    name: str,
+    before: datetime | None,
+    last: datetime,
+    due: datetime,
+    ticked: datetime | None,
+) -> bool:
+    given = {
+        "before": None if before is None else micros(before),
+        "ticked": None if ticked is None else micros(ticked),
+    }
+    return move.run("tick", name=name, last=micros(last), due=micros(due), **given).rowcount == 1
 
 
 def forget_schedule(move: Move, name: str) -> bool:
