@@ -6,7 +6,7 @@ Everything as it comes, but that a failed attempt is tried again at once. The da
 from __future__ import annotations
 
 from benchmarks.marks import mark, mark_delay
-from holdfast import Holdfast, Job, Retry
+from holdfast import THIS_JOB, Holdfast, Job, Retry
 
 AT_ONCE = Retry(3, base="0s", jitter="none")
 
@@ -23,7 +23,7 @@ def make() -> Holdfast:
         mark()
 
     @app.task(retry=AT_ONCE)
-    async def fail(value: int, *, job: Job) -> None:
+    async def fail(value: int, *, job: Job = THIS_JOB) -> None:
         mark()
         if job.attempt == 1:
             raise Once("the first attempt fails")

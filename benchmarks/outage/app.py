@@ -6,7 +6,7 @@ import os
 
 import httpx2
 
-from holdfast import Holdfast, Job, Retry
+from holdfast import THIS_JOB, Holdfast, Job, Retry
 from holdfast.domain.breaker import BreakerPolicy
 
 app = Holdfast()
@@ -20,7 +20,7 @@ async def client():  # type: ignore[no-untyped-def]
 
 
 @app.task(depends_on="gateway", retry=Retry(10, base="1s", cap="30s", jitter="full"))
-async def convert(number: int, *, job: Job) -> int:
+async def convert(number: int, *, job: Job = THIS_JOB) -> int:
     answer = await job.resources.get(f"{os.environ['OUTAGE_SERVICE']}/{number}")
     answer.raise_for_status()
     return number

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import holdfast.testing
-from holdfast import Fatal, Holdfast, Job, Retry, Snooze, UnknownTask, UsageError, current_job
+from holdfast import THIS_JOB, Fatal, Holdfast, Job, Retry, Snooze, UnknownTask, UsageError, current_job
 from holdfast.testing import (
     ManualClock,
     app_in_memory,
@@ -199,7 +199,7 @@ async def test_a_snooze_is_not_an_attempt_and_the_clock_may_move_inside_a_handle
     calls = 0
 
     @app.task(retry=1)
-    async def patient(*, job: Job) -> int:
+    async def patient(*, job: Job = THIS_JOB) -> int:
         nonlocal calls
         calls += 1
         holdfast_clock.advance("10m")  # far beyond the lease: a live worker keeps it
@@ -207,7 +207,7 @@ async def test_a_snooze_is_not_an_attempt_and_the_clock_may_move_inside_a_handle
             raise Snooze("1h")
         return job.attempt
 
-    await patient.enqueue()  # type: ignore[call-overload]
+    await patient.enqueue()
     done = await drain(app, advance=True)
     assert (done.attempts, done.snoozed, done.completed) == (3, 2, 1)
     assert_completed(app, patient, result=1)
@@ -263,11 +263,11 @@ async def test_lifespan_middleware_and_hooks_are_the_apps_own(holdfast_memory: I
         told.append(f"complete ×{len(moves)}")
 
     @app.task
-    async def ask(*, job: Job) -> int:
+    async def ask(*, job: Job = THIS_JOB) -> int:
         return int(job.resources["answer"])
 
     holdfast_memory(app)
-    await ask.enqueue()  # type: ignore[call-overload]
+    await ask.enqueue()
     await drain(app)
     assert told == ["open", "before ask", "complete ×1", "close"]
     assert_completed(app, ask, result=42)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.domain.classify import Rule
 from holdfast.domain.duration import Duration
@@ -24,7 +24,6 @@ from holdfast.engine.ports import Retention
 from holdfast.errors import UsageError
 
 P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
@@ -89,6 +88,8 @@ class Options:
 
 _UUID = re.compile("-".join(f"[0-9a-f]{{{digits}}}" for digits in (8, 4, 4, 4, 12)))
 OPTION_NAMES = frozenset(Options.__dataclass_fields__)
+#: What other libraries call `enqueue`.
+_ELSEWHERE = frozenset({"apply_async", "defer", "delay", "kiq", "send", "send_task"})
 _NO_OPTIONS = Options()
 
 
@@ -143,10 +144,10 @@ class Sender(Protocol):
     payload_limit: int
 
 
-class Task(Generic[P, R]):
+class Task(Generic[P, R_co]):
     """A kind of job. Calling it calls the function; only `enqueue` enqueues."""
 
-    def __init__(self, function: Callable[P, R], name: str, policy: Policy, sender: Sender) -> None:
+    def __init__(self, function: Callable[P, R_co], name: str, policy: Policy, sender: Sender) -> None:
         self.function, self.name, self._sender = function, name, sender
         self.declared = policy  #: as the code says it; `policy` is what is in force
         self.is_async = inspect.iscoroutinefunction(function)
@@ -173,7 +174,7 @@ class Task(Generic[P, R]):
             version=policy.version,
         )
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self.function(*args, **kwargs)
 
     @overload
@@ -182,7 +183,7 @@ class Task(Generic[P, R]):
     ) -> Handle[T]: ...
 
     @overload
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]: ...
 
     async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[Any]:
         """Store a call; answered after it is durable. Options (`owner=`, `delay=`, …) may be mixed in as keywords
@@ -196,7 +197,7 @@ class Task(Generic[P, R]):
     ) -> Handle[T]: ...
 
     @overload
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]: ...
 
     def enqueue_sync(self, *args: Any, **kwargs: Any) -> Handle[Any]:
         """`enqueue` for code without an event loop."""
@@ -210,7 +211,7 @@ class Task(Generic[P, R]):
     def enqueue_many_sync(self, calls: Iterable[Call], **options: Any) -> Handles:
         return Enqueuer(self, _options(options)).enqueue_many_sync(calls)
 
-    def options(self, **options: Any) -> Enqueuer[P, R]:
+    def options(self, **options: Any) -> Enqueuer[P, R_co]:
         """The same task with options for the jobs that are enqueued through it."""
         return Enqueuer(self, _options(options))
 
@@ -232,6 +233,12 @@ class Task(Generic[P, R]):
             return _NO_OPTIONS, dict(kwargs)
         return Options(**chosen), {name: value for name, value in kwargs.items() if name not in chosen}
 
+    if not TYPE_CHECKING:  # a checker would take it for leave to use any name
+
+        def __getattr__(self, name: str) -> Any:
+            hint = "; use `await task.enqueue(…)` or `task.enqueue_sync(…)`" if name in _ELSEWHERE else ""
+            raise AttributeError(f"a task has no {name}{hint}", name=name, obj=self)
+
     def __repr__(self) -> str:
         return f"<Task {self.name} in queue {self.policy.queue}>"
 
@@ -245,10 +252,10 @@ def _options(given: Mapping[str, Any]) -> Options:
     return Options(**given) if given else _NO_OPTIONS
 
 
-class Enqueuer(Generic[P, R]):
+class Enqueuer(Generic[P, R_co]):
     """A task with the options for its next jobs."""
 
-    def __init__(self, task: Task[P, R], options: Options) -> None:
+    def __init__(self, task: Task[P, R_co], options: Options) -> None:
         self._task, self._options = task, options
 
     @overload
@@ -257,7 +264,7 @@ class Enqueuer(Generic[P, R]):
     ) -> Handle[T]: ...
 
     @overload
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]: ...
 
     async def enqueue(self, *args: Any, **kwargs: Any) -> Handle[Any]:
         job = self._job(kwargs, args)
@@ -270,7 +277,7 @@ class Enqueuer(Generic[P, R]):
     ) -> Handle[T]: ...
 
     @overload
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]: ...
 
     def enqueue_sync(self, *args: Any, **kwargs: Any) -> Handle[Any]:
         job = self._job(kwargs, args)
