@@ -26,6 +26,10 @@ SECONDS = 600  #: a bug that makes a net hang is caught, too
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 #: The nets, quickest first: what is run, by which files can be caught there.
 NETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "group writes": (
+        (*PYTEST, "tests/unit/test_coalesce.py", "tests/unit/test_writer.py"),
+        ("engine/coalesce", "stores/sqlite/writer"),
+    ),
     "exhaustive": (
         (*PYTEST, "tests/exhaustive", "-k", "no_order and not three"),
         ("stores/memory", "domain", "engine"),
@@ -49,7 +53,7 @@ NETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("stores/postgres",),
     ),
     "interleavings": (
-        (*PYTEST, "tests/interleavings", "-k", "running or failed or found"),
+        (*PYTEST, "tests/interleavings", "-k", "running or failed or unborn or late_commits"),
         ("stores/postgres",),
     ),
 }
@@ -203,6 +207,72 @@ MUTANTS = (
         f"{_POSTGRES}/recovering.py",
         "if stuck or overran.get(r.lease) is (not r.crashed)}",
         "if stuck or True}",
+    ),
+    Mutant(
+        "feed passes by an open transaction",
+        f"{_POSTGRES}/sql/feed.sql",
+        " AND e.seq < ((pg_snapshot_xmin(pg_current_snapshot())::text::bigint + $3::bigint) << 20)",
+        " AND $3::bigint IS NOT NULL",
+    ),
+    Mutant(
+        "group answered before its write",
+        "engine/coalesce.py",
+        "        try:\n            outs = await self._write([item for item, _ in batch])",
+        "        for _, answer in batch:\n            answer.set_result(None)\n"
+        "        try:\n            outs = await self._write([item for item, _ in batch])",
+    ),
+    Mutant(
+        "lone caller answered before its write",
+        "engine/coalesce.py",
+        "            [out] = await self._write([item])\n            return out",
+        "            asyncio.ensure_future(self._write([item]))\n            return None",
+    ),
+    Mutant(
+        "group answered before its commit in sqlite",
+        f"{_SQLITE}/writer.py",
+        '            self._connection.execute("COMMIT")\n        except BaseException as error:',
+        '            _answer(batch)\n            self._connection.execute("COMMIT")\n        except BaseException as error:',
+    ),
+    Mutant(
+        "second event of a repeated settlement in sqlite",
+        f"{_SQLITE}/settling.py",
+        "WHERE uid IN (SELECT value FROM json_each(?)) AND settle_event = ?",
+        "WHERE uid IN (SELECT value FROM json_each(?)) AND ? > 0",
+    ),
+    Mutant(
+        "late at the very deadline in sqlite",
+        f"{_SQLITE}/sql/complete.sql",
+        "job.deadline_at >= :now",
+        "job.deadline_at > :now",
+    ),
+    Mutant(
+        "retry due by the process's clock in postgres",
+        f"{_POSTGRES}/store.py",
+        "            return await settling.settle(move, settlements)\n",
+        '            ahead = self._clock.now() - await move.connection.fetchval("SELECT holdfast.clock()")\n'
+        "            return await settling.settle(move, [\n"
+        "                s._replace(verdict=type(s.verdict)(s.verdict.delay + ahead, s.verdict.failure))\n"
+        '                if getattr(s.verdict, "failure", None) and getattr(s.verdict, "delay", None) else s for s in settlements\n'
+        "            ])\n",
+    ),
+    Mutant(
+        "fence dropped in requeue of postgres",
+        f"{_POSTGRES}/sql/requeue.sql",
+        "     WHERE job_id = ANY ($1::uuid[]) AND epoch = ANY ($2::bigint[])\n",
+        "     WHERE job_id = ANY ($1::uuid[]) AND $2::bigint[] IS NOT NULL\n",
+    ),
+    Mutant(
+        "dedupe looks before it inserts in postgres",
+        f"{_POSTGRES}/plans.py",
+        "VALUES ($1::bytea, $2::uuid) ON CONFLICT (digest) DO NOTHING RETURNING digest",
+        "SELECT $1::bytea, $2::uuid WHERE NOT EXISTS"
+        " (SELECT FROM holdfast.dedupe WHERE digest = $1::bytea) RETURNING digest",
+    ),
+    Mutant(
+        "dedupe without a lock in postgres",
+        f"{_POSTGRES}/plans.py",
+        "WHERE digest = $1::bytea FOR UPDATE",
+        "WHERE digest = $1::bytea",
     ),
 )
 

@@ -8,10 +8,10 @@ import pytest
 
 from holdfast.domain.job import DeadLetterFilter, Settlement
 from holdfast.domain.moves import State
-from holdfast.domain.verdict import Bury, Failure, RetryAfter
+from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
 from holdfast.engine.ports import Answer, Reclaim
 from holdfast.errors import LeaseLost
-from tests.contract.world import MINUTE, World, bury, done, retry
+from tests.contract.world import MINUTE, World, bury, done, release, retry
 
 LOST = RetryAfter(timedelta(), Failure.of("WORKER_LOST"))
 
@@ -181,6 +181,24 @@ async def test_a_result_after_the_deadline_is_late_whether_or_not_the_sweep_came
         [late] = await world.store.late_results(job_id)
         assert (late.result, late.reason, late.outcome) == ("too late", "timed_out", "complete")
         assert (await world.kinds(job_id)).count("late_result") == 1
+
+
+@pytest.mark.parametrize("world", ["memory", "sqlite"], indirect=True)  # their clocks stand still
+@pytest.mark.parametrize(
+    "verdict", [done("1"), retry(), release(), bury()], ids=["complete", "retry", "release", "bury"]
+)
+async def test_an_attempt_that_ends_at_the_very_deadline_is_in_time(
+    world: World, verdict: Verdict
+) -> None:  # E34 E35
+    for past, answer in ((timedelta(), Answer.APPLIED), (timedelta(microseconds=1), Answer.LATE)):
+        await world.enqueue(deadline=MINUTE)
+        claimed = await world.claim_one(await world.session(ttl=timedelta(hours=1)))
+        await world.advance(MINUTE)
+        assert await world.store.time_out(10) == []
+        await world.advance(past)
+        assert await world.settle(claimed, verdict) is answer
+        await world.advance(MINUTE)
+        await world.store.time_out(10)  # so that a retried one does not come first in the next round
 
 
 async def test_a_result_after_a_cancel_is_late(world: World) -> None:  # E2a E29

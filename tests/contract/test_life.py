@@ -148,6 +148,22 @@ async def test_a_settlement_sent_twice_has_one_effect_and_one_event(world: World
     assert await world.kinds(third) == ["queued", "processing", "failed"]
 
 
+@pytest.mark.parametrize(
+    "verdict", [done("1"), retry("1m"), release("1m"), bury()], ids=["complete", "retry", "release", "bury"]
+)
+async def test_a_settlement_sent_again_beside_a_new_one_has_one_event(
+    world: World, verdict: Verdict
+) -> None:  # E6
+    """A lost answer is asked for again together with whatever else has ended since."""
+    first, second = [await world.enqueue() for _ in range(2)]
+    one, other = await world.claim(limit=2)
+    assert await world.settle(one, verdict) is Answer.APPLIED
+    both = [Settlement(claimed.lease, verdict, claimed.attempt) for claimed in (one, other)]
+    assert await world.store.settle(both) == [Answer.REPEATED, Answer.APPLIED]
+    assert await world.kinds(first) == await world.kinds(second)
+    assert len(await world.kinds(first)) == 3
+
+
 async def test_an_enqueue_sent_twice_stores_one_job_and_one_event(world: World) -> None:  # E6
     job_id = SystemIds().job_id()
     job = NewJob(job_id, "{}", JobSpec(lane=LANE))

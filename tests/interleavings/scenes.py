@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import combinations_with_replacement, count
 from typing import Any
@@ -35,7 +35,12 @@ SCENES: dict[str, tuple[str, ...]] = {
     "lost": ("complete", "fail", "reclaim", "retry", "cancel", "claim"),
     "late": ("complete", "time_out", "cancel"),
     "failed": ("retry", "claim", "discard"),
+    "unborn": ("enqueue",),
+    "running twin": ("enqueue", "complete", "bury", "cancel", "release"),
+    "failed twin": ("enqueue", "retry"),
 }
+#: Scenes in which jobs share a dedupe key: the one on stage, if there is one yet, and those that are enqueued.
+TWINS = ("unborn", "running twin", "failed twin")
 
 
 #: People who act on what they have read, and what others do meanwhile.
@@ -63,30 +68,38 @@ def pairs() -> list[tuple[str, str, str]]:
 
 @dataclass
 class Stage:
-    """One job in a lane of its own, and what the callers know of it."""
+    """Jobs in a lane of their own, and what the callers know of the first one. *digest* is their dedupe key."""
 
-    job_id: JobId
     lane: Lane
     session: Session
-    lease: Lease | None
+    digest: bytes | None
+    jobs: list[JobId] = field(default_factory=list)
+    lease: Lease | None = None
     read: Proviso = ANYHOW
+
+    @property
+    def job_id(self) -> JobId:
+        return self.jobs[0]
+
+    def new_job(self, **spec: Any) -> NewJob:
+        spec = {"max_attempts": 2, "dedupe": self.digest, **spec}
+        return NewJob(_ids.job_id(), "{}", JobSpec(lane=self.lane, **spec))
 
 
 async def set_stage(store: PostgresStore, scene: str) -> Stage:
-    lane = Lane("default", f"task{next(_numbers)}")
-    job_id = _ids.job_id()
-    spec = JobSpec(
-        lane=lane,
-        max_attempts=2,
-        delay=_SOON if scene == "waiting" else None,
-        deadline=_SOON if scene == "late" else None,
+    number = next(_numbers)
+    lane, digest = Lane("default", f"task{number}"), b"%032d" % number if scene in TWINS else None
+    stage = Stage(lane, await store.open_session("worker", _HOUR), digest)
+    if scene == "unborn":
+        return stage
+    job = stage.new_job(
+        delay=_SOON if scene == "waiting" else None, deadline=_SOON if scene == "late" else None
     )
-    await store.enqueue([NewJob(job_id, "{}", spec)])
-    session = await store.open_session("worker", _HOUR)
-    stage = Stage(job_id, lane, session, None)
+    await store.enqueue([job])
+    stage.jobs.append(job.id)
     if scene not in ("queued", "waiting"):
         await _go_on(store, scene, stage)
-    row = await store.job(job_id)
+    row = await store.job(job.id)
     assert row is not None
     stage.read = Proviso(versions=frozenset({row.version}))
     return stage
@@ -96,7 +109,7 @@ async def _go_on(store: PostgresStore, scene: str, stage: Stage) -> None:
     session, lane = stage.session, stage.lane
     [claimed] = await store.claim(session, [lane], 1)
     stage.lease = claimed.lease
-    if scene == "failed":
+    if scene in ("failed", "failed twin"):
         await store.settle([Settlement(claimed.lease, Bury(_BOOM), claimed.attempt)])
     if scene == "lost":
         await store.close_session(session)
@@ -115,6 +128,15 @@ async def _settle(store: PostgresStore, verb: str, stage: Stage, other: Session)
             return str(answer)
         except StoreUnavailable:  # it moved meanwhile: a worker sends it again
             continue
+
+
+async def _enqueue(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
+    job = stage.new_job()
+    [answer] = await store.enqueue([job])
+    if answer.duplicate:
+        return "duplicate"
+    stage.jobs.append(job.id)
+    return "new"
 
 
 async def _claim(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
@@ -174,6 +196,7 @@ PERSONS = (
 )
 _CALLS: dict[str, Callable[[PostgresStore, str, Stage, Session], Awaitable[str]]] = {
     "lose": _lose,
+    "enqueue": _enqueue,
     "claim": _claim,
     "extend": _extend,
     "reclaim": _reclaim,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast.domain.job import Session
+from holdfast.domain.job import JobId, Session
 from holdfast.errors import Conflict
 from holdfast.stores.postgres import PostgresStore
 from holdfast.wiring import SystemClock
@@ -29,15 +29,21 @@ FORWARD, BACKWARD = [0] * 40, [1] * 40
 INTERRUPTIONS = 2
 
 
-class End(NamedTuple):
-    """What both were told, and what the job came to."""
+class Job(NamedTuple):
+    """What became of one job."""
 
-    told: tuple[Any, ...]
     state: str
     generation: int
     attempt: int
     crashes: int
     kinds: tuple[str, ...]
+
+
+class End(NamedTuple):
+    """The answers of both calls, and what became of each job."""
+
+    answers: tuple[Any, ...]
+    jobs: tuple[Job, ...]
 
 
 class Theatre:
@@ -59,11 +65,12 @@ class Theatre:
         stage = await set_stage(self._plain, scene)
         sides = list(zip(self._stores, verbs, self._sessions, strict=True))
         calls = tuple(call(store, verb, stage, other) for store, verb, other in sides)
-        told, trace = await self._director.play((calls[0], calls[1]), order)
+        answers, trace = await self._director.play((calls[0], calls[1]), order)
         self.played += 1
-        return await self._end(stage.job_id, tuple(told)), trace
+        jobs = [await self._end(job_id) for job_id in stage.jobs]
+        return End(tuple(answers), tuple(jobs)), trace
 
-    async def _end(self, job_id: Any, told: tuple[Any, ...]) -> End:
+    async def _end(self, job_id: JobId) -> Job:
         """After the play: the records agree, and the job is put away."""
         store = self._plain
         events = await store.events(after=0, limit=100, job_id=job_id)
@@ -80,7 +87,7 @@ class Theatre:
         except Conflict:
             pass
         kinds = tuple(event.kind for event in events)
-        return End(told, str(row.state), row.generation, row.attempt, row.crashes, kinds)
+        return Job(str(row.state), row.generation, row.attempt, row.crashes, kinds)
 
     async def every_order(self, scene: str, verbs: tuple[str, str]) -> None:
         """Each play tells where another choice could have been made; those are played too."""

@@ -80,6 +80,25 @@ async def test_what_arrives_meanwhile_travels_together(ledger: Ledger) -> None: 
     assert await asyncio.gather(*rest) == [4, 6, 8]
 
 
+async def test_nobody_is_answered_before_the_write_that_holds_its_item_has_ended(
+    ledger: Ledger,
+) -> None:  # E6 E46
+    """A lone caller, who writes by itself, and those who come meanwhile, however they call."""
+    coalescer = Coalescer(ledger.write)
+    alone = asyncio.ensure_future(coalescer.do(1))
+    await ledger.began(1)
+    behind = [asyncio.ensure_future(coalescer.do(2)), coalescer.put(3)]
+    await settle()
+    assert not any(answer.done() for answer in (alone, *behind))
+    await ledger.end(1)
+    await ledger.began(2)
+    await settle()
+    assert alone.done()
+    assert not any(answer.done() for answer in behind)
+    await ledger.end(2)
+    assert await asyncio.gather(alone, *behind) == [2, 4, 6]
+
+
 async def test_a_batch_has_a_limit(ledger: Ledger) -> None:
     coalescer = Coalescer(ledger.write, most=2)
     answers = [coalescer.put(n) for n in range(5)]

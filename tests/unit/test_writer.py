@@ -19,15 +19,18 @@ SECONDS = 20.0  # how long anything here may take before the test is broken
 
 
 class Connection(sqlite3.Connection):
-    """Counts the commits, and can be made to fail them."""
+    """Counts the commits, and can be made to fail them or to wait with them."""
 
     commits = 0
     broken: str | None = None
+    before_commit: Callable[[], None] | None = None
 
     def execute(self, sql: str, parameters: object = (), /) -> sqlite3.Cursor:
         if sql == "COMMIT":
             if self.broken is not None:
                 raise sqlite3.OperationalError(self.broken)
+            if self.before_commit is not None:
+                self.before_commit()
             self.commits += 1
         return super().execute(sql, parameters)  # type: ignore[arg-type]
 
@@ -124,6 +127,62 @@ async def test_an_answer_comes_after_the_commit_that_contains_it(desk: Desk) -> 
         return n in desk.stored()
 
     assert all(await asyncio.gather(*(check(n) for n in range(40))))
+
+
+class SlowCommit:
+    """A commit that begins when asked for, and ends when the test says so."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._began, self._end = threading.Semaphore(0), threading.Semaphore(0)
+        desk.connection.before_commit = self._wait
+
+    def _wait(self) -> None:
+        self._began.release()
+        assert self._end.acquire(timeout=SECONDS)
+
+    async def began(self) -> None:
+        assert await asyncio.to_thread(self._began.acquire, timeout=SECONDS)
+        for _ in range(5):  # whoever was answered before has heard of it now
+            await asyncio.sleep(0)
+
+    def end(self) -> None:
+        self._end.release()
+
+
+async def test_nobody_is_answered_while_the_commit_is_under_way(desk: Desk) -> None:  # E6
+    answered = threading.Event()
+
+    def call() -> None:
+        desk.writer.run_sync(add(3))
+        answered.set()
+
+    first, *others = await held(desk, add(1), add(2))
+    caller = threading.Thread(target=call)
+    caller.start()
+    async with asyncio.timeout(SECONDS):
+        while len(desk.writer._waiting) < 3:  # noqa: ASYNC110 - it is another thread's doing
+            await asyncio.sleep(0.001)
+    commit = SlowCommit(desk)
+    desk.go_on.set()
+    await commit.began()
+    assert not first.done()
+    commit.end()
+    await commit.began()
+    assert not any(task.done() for task in others)
+    assert not answered.is_set()
+    commit.end()
+    assert await asyncio.gather(first, *others) == [0, 2, 4]
+    await asyncio.to_thread(caller.join, SECONDS)
+    assert answered.is_set()
+
+
+async def test_a_lone_caller_is_not_answered_while_its_commit_is_under_way(desk: Desk) -> None:  # E6
+    commit = SlowCommit(desk)
+    call = asyncio.ensure_future(asyncio.to_thread(desk.writer.run_sync, add(1)))
+    await commit.began()
+    assert not call.done()
+    commit.end()
+    assert await call == 2
 
 
 async def test_an_operation_that_raises_undoes_only_its_own_writes(desk: Desk) -> None:
