@@ -31,6 +31,8 @@ export interface AttemptView {
   error_detail: string | null;
   fingerprint: string | null;
   gateway_status: number | null;
+  /** Where it was raised: files and lines, without source. Not shown to keys of owners. */
+  traceback: string | null;
   logs: Array<string>;
 }
 
@@ -101,6 +103,8 @@ export interface DeadLetterView {
   fingerprint: string;
   attempts: number;
   at: string;
+  /** Of its last attempt, where one letter is asked for. Not shown to keys of owners. */
+  traceback: string | null;
   /** Only with `include=args`; values of secret names are hidden. */
   args?: unknown;
 }

@@ -223,16 +223,19 @@ def as_json(facts: Facts) -> str:
 
 
 def as_text(facts: Facts) -> str:
-    """`2026-01-31T09:30:00.000000Z [info     ] job.failed   job_id=… attempt=2`, and a traceback below it."""
+    """`2026-01-31T09:30:00.000000Z [info     ] job.failed   job_id=… attempt=2`, and a traceback below it.
+
+    Facts that are None are left out: only programs need them.
+    """
     rest = dict(facts)
     at, level, event = rest.pop("timestamp", ""), str(rest.pop("level", "")), rest.pop("event", "")
-    trace = rest.pop("exception", None)
-    said = " ".join(f"{name}={_word(value)}" for name, value in rest.items())
+    traces = rest.pop("exception", None), rest.pop("traceback", None)
+    said = " ".join(f"{name}={_word(value)}" for name, value in rest.items() if value is not None)
     if sys.stderr.isatty():
         line = f"{_DIM}{at}{_PLAIN} {_COLOURS.get(level, '')}[{level:9}]{_PLAIN} {_BOLD}{event:<30}{_PLAIN} {said}"
     else:
         line = f"{at} [{level:9}] {event:<30} {said}"
-    return line.rstrip() + (f"\n{trace}" if trace else "")
+    return "\n".join([line.rstrip(), *(str(trace) for trace in traces if trace)])
 
 
 def _word(value: Any) -> str:

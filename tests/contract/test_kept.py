@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from holdfast.domain.job import Claimed, JobId, Lease, Settlement
 from holdfast.domain.moves import State
-from holdfast.domain.verdict import Verdict
+from holdfast.domain.tracebacks import Traceback
+from holdfast.domain.verdict import Bury, RetryAfter, Verdict
 from holdfast.engine.artefacts import MARK
 from holdfast.engine.ports import Answer, Reclaim, Retention
 from holdfast.errors import LeaseLost
@@ -204,3 +206,62 @@ async def test_an_artefact_of_a_job_that_is_not_finished_is_never_due(world: Wor
     assert await world.store.artefacts_due(None, keep, 10) == []
     await world.settle(claimed, retry())
     assert await world.store.artefacts_due(None, keep, 10) == []
+
+
+# -- tracebacks -----------------------------------------------------------------------------------------------------------
+WHERE = Traceback(
+    "a" * 32, 'Traceback (most recent call last):\n  File "mail.py", line 7, in send \u00fc\nOSError'
+)
+ELSEWHERE = Traceback("b" * 32, "other")
+
+
+def raised(verdict: RetryAfter | Bury, traceback: Traceback) -> Verdict:
+    return replace(verdict, failure=replace(verdict.failure, traceback=traceback, detail="OSError: no van"))
+
+
+async def test_an_attempt_says_where_it_failed(world: World) -> None:  # E42
+    job_id = await world.enqueue()
+    await world.settle(await world.claim_one(), raised(retry(), WHERE))
+    await world.settle(await world.claim_one(), retry())
+    await world.settle(await world.claim_one(), raised(bury(), ELSEWHERE))
+    attempts = await world.store.attempts(job_id)
+    assert [a.failure.traceback if a.failure else None for a in attempts] == [WHERE, None, ELSEWHERE]
+    assert [a.traceback for a in attempts] == [f"{WHERE.text}: no van", None, ELSEWHERE.text]
+
+
+async def test_those_that_fail_in_a_group_share_their_traceback(world: World) -> None:  # E42 E46
+    ids = [await world.enqueue() for _ in range(4)]
+    claimed = await world.claim(limit=4)
+    verdicts = (raised(retry(), ELSEWHERE), done(), raised(bury(), WHERE), raised(retry(), WHERE))
+    settlements = [Settlement(c.lease, v, 1) for c, v in zip(claimed, verdicts, strict=True)]
+    assert await world.store.settle(settlements) == [Answer.APPLIED] * 4
+    found = [(await world.store.attempts(job_id))[0].failure for job_id in ids]
+    assert [f.traceback.text if f and f.traceback else None for f in found] == [
+        ELSEWHERE.text,
+        None,
+        WHERE.text,
+        WHERE.text,
+    ]
+
+
+async def test_a_traceback_is_kept_as_long_as_an_attempt_refers_to_it(world: World) -> None:  # E38 E42
+    first, second = await world.enqueue(), await world.enqueue()
+    for claimed in await world.claim(limit=2):
+        await world.settle(claimed, raised(bury(), WHERE))
+    await world.store.discard(first, "ann", "seen")
+    await world.advance("50h")
+    keep = Retention(jobs=timedelta(hours=1))
+    while await world.store.purge(None, keep, 10):
+        pass
+    assert await world.store.job(first) is None
+    [attempt] = await world.store.attempts(second)
+    assert attempt.failure is not None
+    assert attempt.failure.traceback == WHERE
+    # One that went is written again by the next failure of its kind, though this process has written it before.
+    await world.store.discard(second, "ann", "seen")
+    while await world.store.purge(None, keep, 10):
+        pass
+    third = await world.enqueue()
+    await world.settle(await world.claim_one(), raised(bury(), WHERE))
+    [attempt] = await world.store.attempts(third)
+    assert attempt.traceback == f"{WHERE.text}: no van"

@@ -40,7 +40,10 @@ async def test_secrets_of_payloads_and_exceptions_are_told_to_nobody(
 
     @app.task
     async def leak(password: str, login: dict[str, str]) -> None:
-        raise Fatal(f"cannot connect to postgresql://app:{password}@db/x with token={login['token']}")
+        try:
+            raise OSError(f"cannot connect to postgresql://app:{password}@db/x")
+        except OSError as error:
+            raise Fatal(f"refused: token={login['token']}") from error
 
     house = new_house(app)
     body = {
@@ -65,7 +68,10 @@ async def test_secrets_of_payloads_and_exceptions_are_told_to_nobody(
         told = await everything_readable(house, row.id, role, owner)
         assert row.id in told
         assert CANARY not in told
+        assert ("in test_secrets_of" in told) is (role is not Role.OWNER)  # the traceback
+        assert ("OSError" in told) is (role is not Role.OWNER)
     assert CANARY not in caplog.text
+    assert "in test_secrets_of" in caplog.text
     assert CANARY not in str([event.meta for event in await app.events()])
 
 

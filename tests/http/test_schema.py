@@ -80,7 +80,7 @@ async def _house(url: str) -> AsyncIterator[tuple[str, int]]:
     async with app:
         listening = listen("127.0.0.1", 0)
         async with served(app, listening, "127.0.0.1", rate=None) as server:
-            house = House(app, server.config.app)  # type: ignore[arg-type]
+            house = House(app, server.site)
             secret = await house.key(Role.ADMIN)
             [ours] = await app.keys()
             _keep(app, ours.id)

@@ -40,6 +40,20 @@ def says() -> None:
         raise
 
 
+class Stubborn(Exception):
+    """It cannot be pickled."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first + second)
+
+
+def raises_what_cannot_travel() -> None:
+    try:
+        raise ValueError("the cause")
+    except ValueError as error:
+        raise Stubborn("a", "b") from error
+
+
 _kept: list[bytes] = []
 
 

@@ -41,7 +41,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.getLogger("holdfast").setLevel(logging.NOTSET)
 
 
-async def test_no_secret_reaches_a_log_an_event_a_metric_or_a_row(
+async def test_no_secret_reaches_a_log_a_traceback_an_event_a_metric_or_a_row(
     db: Database, told: None, capsys: Capture
 ) -> None:  # E62 E63
     app = new_app(db.url)
@@ -55,41 +55,55 @@ async def test_no_secret_reaches_a_log_an_event_a_metric_or_a_row(
     async def refuse(words: str) -> None:
         raise Fatal(words, code="NO_WAY") if len(words) % 2 else Retryable(words)
 
+    @app.task(retry=SOON)
+    async def wrap(words: str) -> None:
+        try:
+            raise ExceptionGroup(words, [OSError(words), KeyError(words)])
+        except* OSError as error:
+            raise ValueError(words) from error
+
     async with app:
         for words in SPOKEN:
             await pay.enqueue(CANARY, words)
             await refuse.enqueue(words)
+            await wrap.enqueue(words)
         await work(app)
         events = await app.events(limit=10_000)
         metrics, _ = await app.metrics.text()
         rows = (await app.jobs(limit=100)).rows
         attempts = [attempt for row in rows for attempt in await app.attempts(row.id)]
         letters = await app.dead_letters(limit=100)
-    assert len(rows) == len(letters) == 2 * len(SPOKEN)
+    assert len(rows) == len(letters) == 3 * len(SPOKEN)
     said = capsys.readouterr().err
-    assert said.count('"event": "job.failed"') == 2 * len(SPOKEN)
+    assert said.count('"event": "job.failed"') == 3 * len(SPOKEN)
     assert CANARY not in said
     assert CANARY not in json.dumps([event.meta for event in events])
     assert CANARY not in metrics.decode()
     assert CANARY not in str([attempt.failure for attempt in attempts])
+    tracebacks = [attempt.traceback for attempt in attempts]
+    assert all(tracebacks)
+    assert CANARY not in str(tracebacks)
+    assert sum("Sub-exception 2 of 2" in str(text) for text in tracebacks) >= len(SPOKEN)
+    assert said.count(HIDDEN) > len(SPOKEN)  # the reasons are in the log, without what is secret
     assert CANARY not in str([(row.error_message, row.last_failure) for row in rows])
     assert CANARY not in str([(letter.message, letter.detail) for letter in letters])
 
 
-async def test_what_an_exception_says_of_the_payload_is_in_no_log(
+async def test_the_log_has_the_reason_and_no_variable_of_the_handler(
     app: Holdfast, told: None, capsys: Capture
 ) -> None:  # E63
     @app.task(retry=SOON)
     async def parse(document: str) -> None:
-        raise ValueError(f"not a number: {document}")
+        secret = document + CANARY
+        raise ValueError(f"not a number, {len(secret)} characters")
 
     async with app:
-        handle = await parse.enqueue(CANARY)
+        await parse.enqueue(CANARY)
         await work(app)
-        assert CANARY in str((await app.attempts(handle.id))[-1].failure)  # who may see the job may see this
     said = capsys.readouterr().err
     assert CANARY not in said
-    assert '"reason": "Something unexpected went wrong. (ValueError)"' in said
+    assert f'"reason": "ValueError: not a number, {2 * len(CANARY)} characters"' in said
+    assert said.count('test_canaries.py\\", line') == 1  # where, once for all attempts
 
 
 @pytest.mark.parametrize("where", ["user:{}@127.0.0.1:1/shop", "127.0.0.1:1/shop?password={}&user=me"])

@@ -150,16 +150,38 @@ def test_an_app_that_is_not_there_is_answered_with_what_was_tried(folder: Path, 
     [
         ("import not_installed_anywhere", "No module named 'not_installed_anywhere' (shop_broken.py line 1)"),
         ("x = 1\n1 / 0", "ZeroDivisionError: division by zero (shop_broken.py line 2)"),
+        ("x = 1\ny = (", "SyntaxError: '(' was never closed (shop_broken.py line 2)"),
     ],
 )
-def test_an_app_that_fails_to_import_is_one_line_with_its_place(
+def test_an_app_that_fails_to_import_is_told_in_a_line_with_its_place(
     folder: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
 ) -> None:
     (folder / "shop_broken.py").write_text(text)
     assert main(["worker", "shop_broken:app"]) == 2
-    err = capsys.readouterr().err
-    assert says in err
-    assert err.count("\n") == 1
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert first.startswith("holdfast: importing shop_broken failed: ")
+    assert says in first
+
+
+def test_an_import_that_fails_deep_in_a_package_shows_the_way_there(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = folder / "shop_deep"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "app.py").write_text("import os\nfrom shop_deep import rates\n")
+    (package / "rates.py").write_text(
+        "password = 'hunter2'\n\n\ndef read():\n    return {}['EUR']\n\n\nread()\n"
+    )
+    assert main(["worker", "shop_deep.app:app"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "holdfast: importing shop_deep.app failed: KeyError: 'EUR' (shop_deep/rates.py line 5)",
+        "Traceback (most recent call last):",
+        '  File "shop_deep/app.py", line 2, in <module>',
+        '  File "shop_deep/rates.py", line 8, in <module>',
+        '  File "shop_deep/rates.py", line 5, in read',
+        "KeyError",
+    ]
 
 
 def test_a_worker_without_tasks_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -286,6 +286,7 @@ def test_events_of_one_job(shop: Shop, capsys: Capture) -> None:
         (7300, "2 h ago"),
         (200_000, "2 d ago"),
         (-90, "in 1 m"),
+        (-599.998, "in 10 m"),
     ],
 )
 def test_times_are_relative(seconds: float, words: str) -> None:

@@ -11,7 +11,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from holdfast import Holdfast, Job, Retry, State
+from holdfast import THIS_JOB, Holdfast, Job, Retry, State
 from holdfast.stores.postgres import migrate as postgres
 from holdfast.stores.sqlite import migrate as sqlite
 from holdfast.stores.sqlite.connection import connect
@@ -100,7 +100,7 @@ async def test_what_version_0_1_has_left_is_read_worked_on_and_purged(
     app = Holdfast(url, poll="20ms", result_limit=100, artefacts=tmp_path / "results", keep_logs="always")
 
     @app.task(retry=Retry(2, base="1ms"))
-    async def ship(order: int, *, job: Job) -> str:
+    async def ship(order: int, *, job: Job = THIS_JOB) -> str:
         job.log("shipping", order=order)
         return f"{order:200}"
 

@@ -16,7 +16,7 @@ from holdfast.errors import UsageError
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.domain.job import DeadLetter, DeadLetterGroup
+    from holdfast.domain.job import Attempt, DeadLetter, DeadLetterGroup
 
 dead = typer.Typer(help="Look at dead letters; redrive and discard them.", **PLAIN)
 
@@ -108,21 +108,23 @@ def show(
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """One dead letter."""
+    """One dead letter, with the traceback of its last attempt."""
 
-    async def look(app: Holdfast) -> DeadLetter:
+    async def look(app: Holdfast) -> tuple[DeadLetter, list[Attempt]]:
         found = await app.dead_letters(ids=[job_id])
         if not found:
             raise NotFound(f"no dead letter has the id {job_id}; `holdfast dead list` shows those there are")
-        return found[0]
+        return found[0], (await app.attempts(job_id))[-1:]
 
-    letter = ask(app, url, look)
+    letter, last = ask(app, url, look)
     if as_json:
-        print_json(view(letter))
+        print_json(view(letter) | {"traceback": last[0].traceback if last else None})
         return
+    from holdfast.cli.jobs import show_tracebacks
     from holdfast.cli.tables import show_facts
 
     show_facts(view(letter))
+    show_tracebacks(last)
 
 
 @dead.command()

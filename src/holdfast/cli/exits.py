@@ -37,6 +37,14 @@ class NotFound(HoldfastError):
     """Nothing has this id."""
 
 
+class ImportFailed(UsageError):
+    """The user's own code raised while it was imported; *traceback* says where."""
+
+    def __init__(self, message: str, traceback: str) -> None:
+        super().__init__(message)
+        self.traceback = traceback
+
+
 #: The first that fits decides.
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NotFound, NOT_FOUND),
@@ -61,10 +69,12 @@ def exit_code(error: BaseException) -> int:
 
 
 def complain(error: BaseException) -> int:
-    """Say it in one line, without secrets; the exit code."""
+    """Print it in one line, without secrets, and below it where the user's own code failed. Return the exit code."""
     from holdfast.redaction import redact_text
 
     line = " ".join(redact_text(str(error)).split())
     if line:
         print(f"holdfast: {line}", file=sys.stderr)
+    if isinstance(error, ImportFailed):
+        print(error.traceback, file=sys.stderr)
     return exit_code(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,6 +118,19 @@ def _due(moment: datetime) -> str:
     return f"next try {told}" if told.startswith("in ") else "due"
 
 
+def show_tracebacks(attempts: Sequence[Attempt]) -> None:
+    """Where the attempts failed, each place once."""
+    from holdfast.cli.tables import heading, show_lines
+
+    places: dict[str, list[str]] = {}
+    for attempt in attempts:
+        if attempt.traceback is not None:
+            places.setdefault(attempt.traceback, []).append(str(attempt.attempt))
+    for traceback, numbers in places.items():
+        heading(f"Traceback of attempt{'s' * (len(numbers) > 1)} {', '.join(numbers)}")
+        show_lines(traceback.splitlines(), empty="")
+
+
 @jobs.command()
 def show(
     job_id: IdArgument,
@@ -125,7 +139,7 @@ def show(
     logs: Annotated[bool, typer.Option("--logs", help="With what was logged in its attempts.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """One job: its row, attempts, artefacts, events and late results."""
+    """One job: its row, attempts, tracebacks, artefacts, events and late results."""
 
     async def look(app: Holdfast) -> tuple[JobRow, list[Attempt], list[Event], list[Any], list[Any]]:
         row = await app.job(job_id)
@@ -159,6 +173,7 @@ def show(
         ],
         empty="None yet.",
     )
+    show_tracebacks(attempts)
     if logs:
         for a in attempts:
             heading(f"Logs of attempt {a.attempt}")

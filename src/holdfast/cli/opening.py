@@ -9,13 +9,13 @@ import os
 import pkgutil
 import sys
 import time
-import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
+from holdfast.cli.exits import ImportFailed
 from holdfast.domain.duration import spell
 from holdfast.errors import StoreUnavailable, UsageError
 
@@ -54,16 +54,23 @@ def _import(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
-            raise UsageError(_import_failed(name, error)) from error
+            raise _import_failed(name, error) from error
         raise UsageError(_no_module(name, error.name)) from None
     except Exception as error:
-        raise UsageError(_import_failed(name, error)) from error
+        raise _import_failed(name, error) from error
 
 
-def _import_failed(name: str, error: Exception) -> str:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    what = str(error) or type(error).__name__
-    return f"importing {name} failed: {type(error).__name__}: {what} ({Path(frame.filename).name} line {frame.lineno})"
+def _import_failed(name: str, error: Exception) -> ImportFailed:
+    from holdfast.domain.tracebacks import Traceback
+    from holdfast.engine.tracebacks import file_name, raised_of
+
+    raised, what = raised_of(error), str(error) or type(error).__name__
+    places = [f"{frame.file} line {frame.line}" for frame in raised.frames[-1:]]
+    if isinstance(error, SyntaxError) and error.filename:
+        what, places = error.msg, [f"{file_name(error.filename)} line {error.lineno}"]
+    where = f" ({places[0]})" if places else ""
+    told = f"importing {name} failed: {type(error).__name__}: {what}{where}"
+    return ImportFailed(told, Traceback.of(raised).text)
 
 
 def _no_module(name: str, missing: str) -> str:

@@ -48,7 +48,11 @@ def view(value: Row) -> dict[str, Any]:
 
 def attempt_view(attempt: Attempt) -> dict[str, Any]:
     shown = {field.name: getattr(attempt, field.name) for field in fields(attempt)}
-    spent = attempt.duration
+    spent, failure = attempt.duration, attempt.failure
+    if failure is not None:
+        kept = [field.name for field in fields(failure) if field.name != "traceback"]
+        shown["failure"] = {name: getattr(failure, name) for name in kept}
+    shown["traceback"] = attempt.traceback
     return shown | {"duration_ms": None if spent is None else spent / timedelta(milliseconds=1)}
 
 

@@ -313,6 +313,9 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     error_detail: str | None = None  #: For engineers; not shown to keys of owners.
     fingerprint: str | None = None
     gateway_status: int | None = None
+    traceback: str | None = (
+        None  #: Where it was raised: files and lines, without source. Not shown to keys of owners.
+    )
     logs: list[str]
 
 
@@ -378,6 +381,9 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     attempts: int
     at: datetime
+    traceback: str | None = (
+        None  #: Of its last attempt, where one letter is asked for. Not shown to keys of owners.
+    )
     args: Any = None  #: Only with `include=args`; values of secret names are hidden.
 
 

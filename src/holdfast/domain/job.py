@@ -347,6 +347,14 @@ class Attempt:
     def duration(self) -> timedelta | None:
         return self.ended_at - self.started_at if self.ended_at else None
 
+    @property
+    def traceback(self) -> str | None:
+        """Where its failure was raised, without source lines; None where nothing was raised, or it is not kept."""
+        failure = self.failure
+        if failure is None or failure.traceback is None:
+            return None
+        return failure.traceback.with_message(failure.detail)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from holdfast.domain.codes import ErrorClass, lookup
+from holdfast.domain.tracebacks import Traceback
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Failure:
     gateway_status: int | None = None
     retry_after: timedelta | None = None
     forget: tuple[str, ...] = ()
+    traceback: Traceback | None = None  #: where it was raised
 
     @classmethod
     def of(cls, code: str, detail: str = "") -> Failure:

@@ -49,6 +49,7 @@ from holdfast.engine.publishing import Publishing
 from holdfast.engine.settings import Settings
 from holdfast.engine.steering import Steering
 from holdfast.engine.tasks import Task
+from holdfast.engine.tracebacks import traced
 from holdfast.errors import ResultExpired, UsageError
 
 #: How many jobs one page may hold, and how many rows of another kind one look may ask for.
@@ -146,7 +147,8 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
     # -- judging ----------------------------------------------------------------------------------------------------
     def judge(self, claimed: Claimed, error: BaseException, elapsed: timedelta) -> Verdict:
         """What becomes of a job whose attempt raised *error* after *elapsed*."""
-        return self.judge_failure(claimed, self.failure_of(error, claimed.lane.task), elapsed)
+        failure = traced(self.failure_of(error, claimed.lane.task), error)
+        return self.judge_failure(claimed, failure, elapsed)
 
     def failure_of(self, error: BaseException, task: str) -> Failure:
         """What an exception of this task's handler means."""

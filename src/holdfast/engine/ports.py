@@ -300,7 +300,8 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         """Remove what was kept long enough; how many rows. Call again until it answers 0.
 
         Of one *task*, or of all *but* these; events, which tasks share, only with the jobs of all.
-        A job with artefacts is left as it is until they are forgotten.
+        A job with artefacts is left as it is until they are forgotten. Tracebacks go after the jobs, once no attempt
+        refers to them and a day has passed since the last failure that used them.
         """
 
     async def artefacts_due(
@@ -384,7 +385,8 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
     async def event_lag(self) -> timedelta:
         """How old the oldest event is that `events` keeps back, because an open transaction may yet put one before it."""
 
-    async def attempts(self, job_id: JobId) -> list[Attempt]: ...
+    async def attempts(self, job_id: JobId) -> list[Attempt]:
+        """The attempts of a job, oldest first, each with its logs and with the traceback that its failure refers to."""
 
     async def dead_letters(
         self, where: DeadLetterFilter, *, after: str | None, limit: int
@@ -438,6 +440,14 @@ class EnqueuesInTransaction(Protocol):
     async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]: ...
 
     def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]: ...
+
+
+@runtime_checkable
+class ChecksWrites(Protocol):
+    """A store that knows whether a write failed for lack of space."""
+
+    async def check_writes(self) -> None:
+        """Where a write has failed because of the disk, try one. Raises `StoreUnavailable` if that fails too."""
 
 
 @runtime_checkable

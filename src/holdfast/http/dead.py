@@ -16,7 +16,7 @@ from holdfast.http.jobs import IF_MATCH, Include, JobIdPath, One, Some, reached
 from holdfast.http.pages import CursorQuery, LimitQuery, capped
 from holdfast.http.problems import Problem
 from holdfast.http.routing import app_of, caller_of, does, door_of, router
-from holdfast.http.views import dead_letter_view, group_view
+from holdfast.http.views import dead_letter_view, group_view, traceback_of
 
 Moment = Annotated[kinds.Moment | None, Query()]
 
@@ -93,7 +93,9 @@ async def list_dead_letter_groups(
 )
 async def get_dead_letter(request: Request, job_id: JobIdPath, include: Include = None) -> Response:
     row, letter = await _letter(request, job_id)
-    shown = dead_letter_view(letter, caller_of(request), with_args=include == "args")
+    attempts = await app_of(request).attempts(job_id)
+    traceback = traceback_of(attempts[-1]) if attempts else None
+    shown = dead_letter_view(letter, caller_of(request), with_args=include == "args", traceback=traceback)
     return answer(shown, headers={"ETag": tag_of(row)})
 
 

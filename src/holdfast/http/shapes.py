@@ -156,6 +156,9 @@ class AttemptView(Told):
     error_detail: str | None = Field(description="For engineers; not shown to keys of owners.")
     fingerprint: str | None
     gateway_status: int | None
+    traceback: str | None = Field(
+        description="Where it was raised: files and lines, without source. Not shown to keys of owners."
+    )
     logs: list[str]
 
 
@@ -226,6 +229,9 @@ class DeadLetterView(Told):
     fingerprint: str
     attempts: int
     at: datetime
+    traceback: str | None = Field(
+        description="Of its last attempt, where one letter is asked for. Not shown to keys of owners."
+    )
     args: Any = Field(
         default=None, description="Only with `include=args`; values of secret names are hidden."
     )

@@ -57,8 +57,17 @@ def attempt_view(attempt: Attempt, caller: Caller) -> dict[str, Any]:
         "error_detail": failure and _detail(failure.detail, caller),
         "fingerprint": failure and failure.fingerprint,
         "gateway_status": failure and failure.gateway_status,
+        "traceback": None if caller.is_owner else traceback_of(attempt),
         "logs": [] if caller.is_owner else [redact_text(line) for line in attempt.logs],
     }
+
+
+def traceback_of(attempt: Attempt) -> str | None:
+    """Where it failed. The text was stored without secrets; its last line is the detail."""
+    failure = attempt.failure
+    if failure is None or failure.traceback is None:
+        return None
+    return failure.traceback.with_message(redact_text(failure.detail))
 
 
 def _detail(text: str, caller: Caller) -> str | None:
@@ -76,8 +85,11 @@ def late_result_view(late: LateResult) -> dict[str, Any]:
     }
 
 
-def dead_letter_view(letter: DeadLetter, caller: Caller, *, with_args: bool = False) -> dict[str, Any]:
+def dead_letter_view(
+    letter: DeadLetter, caller: Caller, *, with_args: bool = False, traceback: str | None = None
+) -> dict[str, Any]:
     shown = {field.name: getattr(letter, field.name) for field in fields(letter) if field.name != "payload"}
+    shown["traceback"] = None if caller.is_owner else traceback
     shown["message"], shown["detail"] = redact_text(letter.message), _detail(letter.detail, caller)
     return shown | ({"args": redacted(None, letter.payload)} if with_args else {})
 

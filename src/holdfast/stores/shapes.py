@@ -29,6 +29,7 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.keys import own_key
 from holdfast.domain.moves import Kind, State
+from holdfast.domain.tracebacks import Traceback
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.artefacts import split_result
 from holdfast.engine.ports import Answer
@@ -66,19 +67,21 @@ def read_json(text: str | None) -> Any:
 
 
 def failure_json(failure: Failure) -> str:
-    return to_json(
-        {
-            "code": failure.code,
-            "message": failure.message,
-            "class": failure.error_class.value,
-            "detail": failure.detail,
-            "fingerprint": failure.fingerprint,
-            "gateway_status": failure.gateway_status,
-        }
-    )
+    told = {
+        "code": failure.code,
+        "message": failure.message,
+        "class": failure.error_class.value,
+        "detail": failure.detail,
+        "fingerprint": failure.fingerprint,
+        "gateway_status": failure.gateway_status,
+    }
+    if failure.traceback is not None:
+        told["traceback"] = failure.traceback.key
+    return to_json(told)
 
 
-def read_failure(text: str | None) -> Failure | None:
+def read_failure(text: str | None, traceback: str | None = None) -> Failure | None:
+    """The failure in a column; *traceback* is the text of the one it refers to."""
     told = read_json(text)
     if told is None:
         return None
@@ -89,6 +92,7 @@ def read_failure(text: str | None) -> Failure | None:
         detail=told["detail"],
         fingerprint=told["fingerprint"],
         gateway_status=told["gateway_status"],
+        traceback=None if traceback is None else Traceback(told["traceback"], traceback),
     )
 
 
@@ -269,7 +273,7 @@ def attempt(row: Row, moment: Moment, job_id: JobId) -> Attempt:
         started_at=moment(row["started_at"]),
         ended_at=maybe(row["ended_at"], moment),
         outcome=row["outcome"],
-        failure=read_failure(row["failure"]),
+        failure=read_failure(row["failure"], row["traceback"]),
         logs=tuple(read_json(row["logs"]) or ()),
     )
 

@@ -21,6 +21,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.payload import UnreadablePayload, decode_any, encode, size
 from holdfast.engine.presentable import presentable
 from holdfast.engine.tasks import Task
+from holdfast.engine.tracebacks import traced
 from holdfast.errors import DependencyHeld, LeaseLost, PayloadError, Snooze
 from holdfast.logs import Log
 from holdfast.worker.processes import COLD_START, NotReady, ProcessPool
@@ -209,7 +210,7 @@ class Executors:
         match running.why:
             case "timeout":
                 spent = running.claimed.timeout
-                failure = Failure.of("EXECUTION_TIMEOUT", f"stopped after {spent}")
+                failure = traced(Failure.of("EXECUTION_TIMEOUT", f"stopped after {spent}"), error)
                 return self._engine.judge_failure(running.claimed, failure, self._spent(running))
             case None:  # the handler was cancelled by something of its own
                 return self._engine.judge(running.claimed, error, self._spent(running))
@@ -236,7 +237,7 @@ class Executors:
                 running.why = "lost"
                 return Release()
             case UnreadablePayload():
-                return Bury(presentable(Failure.of("PAYLOAD_INVALID", str(error))))
+                return Bury(presentable(traced(Failure.of("PAYLOAD_INVALID", str(error)), error)))
         if running.why == "timeout":
             return self._ended(running, error)
         return self._engine.judge(running.claimed, error, self._spent(running))

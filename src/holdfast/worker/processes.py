@@ -22,7 +22,9 @@ from concurrent.futures import Executor
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from holdfast.domain.tracebacks import Raised
 from holdfast.engine.attempt_log import AttemptLog
+from holdfast.engine.tracebacks import carry, raised_of
 from holdfast.errors import UsageError
 from holdfast.worker.listening import heard
 
@@ -85,7 +87,7 @@ class ProcessPool:
                 return child
             case "raised":
                 self.give(child)
-                raise value
+                raise _as_raised(value)
         self._drop(child)
         raise ChildEnded(f"the process of {task.name} {value}")
 
@@ -150,7 +152,7 @@ class ProcessPool:
         for line in said:
             running.job.attempt_log().keep(line)
         if outcome == "raised":
-            raise value
+            raise _as_raised(value)
         return value
 
     def _is_worn(self, child: _Child) -> bool:
@@ -254,7 +256,8 @@ def _serve(pipe: Connection, parent: int) -> None:
         try:
             pipe.send((*answer, log.lines()))
         except (TypeError, ValueError, AttributeError) as error:
-            pipe.send(("raised", TypeError(f"the result cannot be sent back: {error}"), log.lines()))
+            refused = TypeError(f"the result cannot be sent back: {error}")
+            pipe.send(("raised", (refused, None), log.lines()))
 
 
 def _end_with_parent() -> None:
@@ -277,12 +280,25 @@ def _call(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 
 
-def _portable(error: BaseException) -> BaseException:
-    """*error* if it survives the way to the parent, else a plain one that says the same."""
+def _portable(error: BaseException) -> tuple[BaseException, Raised | None]:
+    """*error* if it survives the way to the parent, else a plain one that says the same; and what it leaves behind on the
+    way: its frames and its causes."""
     import pickle
 
     try:
+        raised = raised_of(error)
+    except Exception:  # an exception that cannot even be looked at
+        raised = None
+    try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        return RuntimeError(f"{type(error).__name__}: {error}"), raised
+    return error, raised
+
+
+def _as_raised(answer: tuple[BaseException, Raised | None]) -> BaseException:
+    """The exception of a child, knowing where in the child it was raised."""
+    error, raised = answer
+    if raised is not None:
+        carry(error, raised)
     return error

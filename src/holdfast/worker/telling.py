@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import MutableSet
 from datetime import timedelta
 from typing import Any
 
@@ -13,26 +14,36 @@ from holdfast.logs import Log
 log = Log("holdfast.worker")
 
 MILLISECOND = timedelta(milliseconds=1)
+#: How many tracebacks a worker remembers to have logged; beyond that each is logged once more.
+MOST_SHOWN = 1000
 
 
-def tell(claimed: Claimed, verdict: Verdict, spent: timedelta, breaker: str | None) -> None:
-    """Say how an attempt ended. *breaker* is the state of its dependency's, where it has one.
+def tell(
+    claimed: Claimed, verdict: Verdict, spent: timedelta, breaker: str | None, shown: MutableSet[str]
+) -> None:
+    """Log how an attempt ended: completions at debug, retries and releases at info, the last failure as a warning.
 
-    Completions and retries are told to whoever listens to "debug": the event log has them, and in an outage a line for each
-    would cost more than the jobs.
+    Args:
+        claimed: The job.
+        verdict: How its attempt ended.
+        spent: How long it took.
+        breaker: The state of its dependency's breaker, where it has one.
+        shown: The tracebacks that were logged before, by their keys. Each is logged once; later lines name it.
     """
     match verdict:
         case Complete():
             if log.hears(logging.DEBUG):
                 log.debug("job.completed", **_facts(claimed, spent, None, breaker))
         case RetryAfter(delay, failure):
-            if log.hears(logging.DEBUG):
+            if log.hears(logging.INFO):
                 facts = _facts(claimed, spent, failure, breaker)
-                log.debug(
-                    "job.retry", **facts, reason=_reason(failure), retry_in_ms=round(delay / MILLISECOND)
-                )
+                wait = round(delay / MILLISECOND)
+                log.info("job.retry", **facts, retry_in_ms=wait, **_cause(failure, shown))
         case Bury(failure):
-            log.warning("job.failed", **_facts(claimed, spent, failure, breaker), reason=_reason(failure))
+            if log.hears(logging.WARNING):
+                log.warning(
+                    "job.failed", **_facts(claimed, spent, failure, breaker), **_cause(failure, shown)
+                )
         case Release(_, why):
             log.info("job.released", **_facts(claimed, spent, None, breaker), why=why)
 
@@ -52,9 +63,15 @@ def _facts(
     }
 
 
-def _reason(failure: Failure) -> str:
-    """The words that were written for people, and what was raised. What an exception itself says may be anything, a payload or
-    a password: it is kept with the attempt (`holdfast jobs show`), and in no log."""
-    if not failure.fingerprint:  # nothing was raised: the engine has found it
-        return failure.detail or failure.message
-    return f"{failure.message} ({failure.detail.partition(':')[0]})"
+def _cause(failure: Failure, shown: MutableSet[str]) -> dict[str, Any]:
+    """The technical reason, which had its secrets removed, and where it was raised."""
+    told: dict[str, Any] = {"reason": failure.detail or failure.message}
+    traceback = failure.traceback
+    if traceback is not None:
+        told["traceback_id"] = traceback.key
+        if traceback.key not in shown:
+            if len(shown) >= MOST_SHOWN:
+                shown.clear()
+            shown.add(traceback.key)
+            told["traceback"] = traceback.with_message(failure.detail)
+    return told

@@ -48,6 +48,7 @@ class UnderWay:
         self._resources, self._freed = resources, freed
         self._keep_logs = engine.settings.keep_logs
         self._loud = log.hears(logging.DEBUG)  #: completions are told, too
+        self._shown: set[str] = set()  #: tracebacks that were logged
         self.running: dict[Lease, Running] = {}
         self.ending: set[Lease] = set()  #: over, and not handed on yet: the store is told of their trials
         self._leftovers: set[asyncio.Future[Any]] = set()
@@ -148,7 +149,7 @@ class UnderWay:
         return ()
 
     def _tell(self, claimed: Claimed, verdict: Verdict, spent: timedelta) -> None:
-        tell(claimed, verdict, spent, self._dependencies.breaker_of(claimed.lane))
+        tell(claimed, verdict, spent, self._dependencies.breaker_of(claimed.lane), self._shown)
 
     # -- threads that nobody can stop -----------------------------------------------------------------------------------
     def _mind(self, thread: asyncio.Future[Any]) -> None:

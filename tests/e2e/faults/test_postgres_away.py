@@ -66,7 +66,7 @@ async def test_a_killed_server_loses_and_doubles_nothing(
         durable_postgres.kill()
         crew[0].signal(signal.SIGTERM)
         assert await crew[0].ended(50) == 0
-        assert not any("Traceback" in worker.log for worker in crew), crew[0].log + crew[1].log
+        assert not any(worker.has_traceback for worker in crew), crew[0].log + crew[1].log
 
 
 async def test_workers_survive_the_loss_of_every_connection(

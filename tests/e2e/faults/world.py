@@ -104,6 +104,12 @@ class Worker:
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
+    @property
+    def has_traceback(self) -> bool:
+        """Whether the worker itself has logged a traceback. Lines about attempts carry those of handlers."""
+        lines = [line for line in self.log.splitlines() if '"event": "job.' not in line]
+        return any("Traceback" in line for line in lines)
+
     def told(self, event: str) -> list[dict[str, Any]]:
         found = [
             json.loads(line) for line in self.log.splitlines() if line.startswith("{") and line.endswith("}")

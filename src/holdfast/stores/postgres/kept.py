@@ -6,10 +6,12 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from holdfast.domain.job import Artefact, Lease, Settlement
+from holdfast.domain.tracebacks import Traceback
 from holdfast.engine.ports import Retention
 from holdfast.errors import LeaseLost
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.shapes import artefact, to_json
+from holdfast.stores.tracebacks import KEPT_UNUSED
 
 
 async def keep_logs(move: Move, settlements: Sequence[Settlement]) -> None:
@@ -24,6 +26,23 @@ async def keep_logs(move: Move, settlements: Sequence[Settlement]) -> None:
             [s.lease.epoch for s in said],
             [to_json(s.logs) for s in said],
         )
+
+
+async def keep_tracebacks(move: Move, tracebacks: Sequence[Traceback]) -> None:
+    """Write those that are not there yet, and say of the others that they are in use."""
+    if tracebacks:
+        await move.connection.execute(
+            "INSERT INTO holdfast.traceback (key, text, at)"
+            " SELECT t.key, t.text, holdfast.clock() FROM unnest($1::text[], $2::text[]) AS t(key, text)"
+            " ON CONFLICT (key) DO UPDATE SET at = excluded.at",
+            [one.key for one in tracebacks],
+            [one.text for one in tracebacks],
+        )
+
+
+async def purge_tracebacks(move: Move, limit: int) -> int:
+    """Remove those that no attempt refers to any more; how many."""
+    return len(await move.run("purge_tracebacks", KEPT_UNUSED, limit))
 
 
 async def record_artefact(move: Move, lease: Lease, reference: str, name: str | None, size: int) -> None:

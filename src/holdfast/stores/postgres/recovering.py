@@ -13,6 +13,7 @@ from holdfast.domain.verdict import Bury, Failure, RetryAfter
 from holdfast.engine.ports import Reclaim, Retention
 from holdfast.stores.postgres import settling
 from holdfast.stores.postgres.ids import is_uuid
+from holdfast.stores.postgres.kept import purge_tracebacks
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.settling import ANY, FAILED, Back, End
 from holdfast.stores.shapes import OVERRUN_MARGIN, said
@@ -51,7 +52,11 @@ async def _expired_rows(move: Move, limit: int, only: Sequence[JobId] | None = N
 
 
 async def reclaim(move: Move, reclaims: Sequence[Reclaim], stuck: bool = False) -> int:
-    """Guarded twice: the lease must still be the current one, and must still have run out, unless it is *stuck*."""
+    """Guarded twice: the lease must still be the current one, and must still have run out, unless it is *stuck*.
+
+    The row lock only saves work: of two processes that reclaim the same lease the second waits here and finds nothing.
+    Without it the epochs in `requeue.sql` and `end.sql` would refuse the second.
+    """
     ids = [r.lease.job_id for r in reclaims]
     await move.connection.execute(
         "SELECT 1 FROM holdfast.lease WHERE job_id = ANY ($1::uuid[]) ORDER BY job_id FOR UPDATE", ids
@@ -99,7 +104,8 @@ async def purge(move: Move, task: str | None, keep: Retention, limit: int, but: 
             move.tell(Kind.expired, Lease(JobId(str(job_id)), epoch), attempt, {})
         done += len(rows)
     if keep.jobs is not None:
-        done += len(await move.run("purge_jobs", keep.jobs, task, limit, list(but)))
+        gone = len(await move.run("purge_jobs", keep.jobs, task, limit, list(but)))
+        done += gone or await purge_tracebacks(move, limit)
     if keep.events is not None and task is None:
         # The newest row stays: after a restore it says where the numbers go on (`event_numbers`).
         status = await move.connection.execute(

@@ -57,6 +57,7 @@ from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.refusals import behind_a_pooler, shown, translate
 from holdfast.stores.postgres.registering import register, register_sync
 from holdfast.stores.postgres.runner import UNDONE
+from holdfast.stores.tracebacks import StoredTracebacks
 
 _SETTINGS = "SELECT current_setting('enable_seqscan'), current_setting('synchronous_commit')"
 
@@ -68,6 +69,7 @@ class PostgresStore(Hints):
         super().__init__(Lines(url), clock)
         self.url, self._threads = url, threads
         self._claims = Claims(self._lanes, clock)
+        self._tracebacks = StoredTracebacks(clock)
         self._rings_when_empty: int | None = None
         self._lending = Lending(self._lines)
 
@@ -260,12 +262,16 @@ class PostgresStore(Hints):
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
+        raised = self._tracebacks.missing(settlements)
+
         async def settle(move: Move) -> list[Answer]:
+            await kept.keep_tracebacks(move, raised)
             await kept.keep_logs(move, settlements)
             return await settling.settle(move, settlements)
 
         # Each statement of it is repeatable on its own, so they need no transaction around them.
         answers = await self._write("settle", settle, atomic=False)
+        self._tracebacks.remember(raised)
         self._bell.ring_here()
         return answers
 
@@ -311,6 +317,7 @@ class PostgresStore(Hints):
         return await self._write("duty", lambda move: recovering.time_out(move, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
+        self._tracebacks.forget()
         return await self._write(
             "duty", lambda move: recovering.purge(move, task, keep, limit, but), atomic=False
         )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from holdfast.domain.job import Artefact, Lease, Settlement
+from holdfast.domain.tracebacks import Traceback
 from holdfast.engine.ports import Retention
 from holdfast.errors import LeaseLost
 from holdfast.stores.shapes import artefact, to_json
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import moment, span
+from holdfast.stores.tracebacks import KEPT_UNUSED
 
 
 def keep_logs(move: Move, settlements: Sequence[Settlement]) -> None:
@@ -21,6 +23,21 @@ def keep_logs(move: Move, settlements: Sequence[Settlement]) -> None:
             " ON CONFLICT DO NOTHING",
             said,
         )
+
+
+def keep_tracebacks(move: Move, tracebacks: Sequence[Traceback]) -> None:
+    """Write those that are not there yet, and say of the others that they are in use."""
+    if tracebacks:
+        move.connection.execute(
+            "INSERT INTO holdfast_traceback (key, text, at) SELECT value ->> 0, value ->> 1, ? FROM json_each(?) WHERE true"
+            " ON CONFLICT DO UPDATE SET at = excluded.at",
+            (move.now, to_json([(one.key, one.text) for one in tracebacks])),
+        )
+
+
+def purge_tracebacks(move: Move, limit: int) -> int:
+    """Remove those that no attempt refers to any more; how many."""
+    return move.run("purge_tracebacks", before=move.now - span(KEPT_UNUSED), limit=limit).rowcount
 
 
 def record_artefact(move: Move, lease: Lease, reference: str, name: str | None, size: int) -> None:

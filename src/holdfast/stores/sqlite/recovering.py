@@ -11,6 +11,7 @@ from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Bury, RetryAfter
 from holdfast.engine.ports import Reclaim, Retention
 from holdfast.stores.shapes import OVERRUN_MARGIN, said, to_json
+from holdfast.stores.sqlite.kept import purge_tracebacks
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import PROCESSING
 from holdfast.stores.sqlite.settling import bury, end_attempt, reclaim_one, time_out_one
@@ -128,7 +129,7 @@ def purge(move: Move, task: str | None, keep: Retention, limit: int, but: Collec
             move.connection.execute(
                 f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", (listed,)
             )
-        done += len(rows)
+        done += len(rows) or purge_tracebacks(move, limit)
     if keep.events is not None and task is None:
         # The newest row stays: its number is where the next one counts on from.
         done += move.connection.execute(

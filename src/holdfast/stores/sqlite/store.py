@@ -59,6 +59,7 @@ from holdfast.stores.sqlite.messages import publish
 from holdfast.stores.sqlite.migrate import migrate
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.writer import Writer
+from holdfast.stores.tracebacks import StoredTracebacks
 
 T = TypeVar("T")
 
@@ -71,6 +72,7 @@ class SqliteStore(Looking, Hints):
         self.hooks: list[tuple[frozenset[Kind], Hook]] = []
         self._threads = threads
         self._lanes = LaneNumbers()
+        self._tracebacks = StoredTracebacks(clock)
         self._rota = claims.Rota()
         self._writer: Writer | None = None
         self._bell: Bell | None = None
@@ -254,12 +256,24 @@ class SqliteStore(Looking, Hints):
             lambda move: outside.settle_unheld(move, job_id, generation, verdict, by)
         )
 
+    async def check_writes(self) -> None:
+        if self._writer is not None and self._writer.failed:
+            await self._writer.run(
+                _try_to_write
+            )  # not every write tells: a small one may find room where others do not
+            self._writer.failed = False
+
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
+        raised = self._tracebacks.missing(settlements)
+
         def settle(move: Move) -> list[Answer]:
+            kept.keep_tracebacks(move, raised)
             kept.keep_logs(move, settlements)
             return settling.settle(move, settlements)
 
-        return await self._write_work(settle)
+        answers = await self._write_work(settle)
+        self._tracebacks.remember(raised)
+        return answers
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[sqlite3.Connection]:
@@ -321,6 +335,7 @@ class SqliteStore(Looking, Hints):
         return await self._write(lambda move: recovering.time_out(move, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
+        self._tracebacks.forget()
         return await self._write(lambda move: recovering.purge(move, task, keep, limit, but))
 
     async def artefacts_due(
@@ -403,8 +418,16 @@ class SqliteStore(Looking, Hints):
     async def ticks(self) -> list[Tick]:
         return self._peek(schedules.ticks)
 
-    async def tick(self, name: str, *, before: datetime | None, last: datetime, due: datetime) -> bool:
-        return await self._write(lambda move: schedules.tick(move, name, before, last, due))
+    async def tick(
+        self,
+        name: str,
+        *,
+        before: datetime | None,
+        last: datetime,
+        due: datetime,
+        ticked: datetime | None = None,
+    ) -> bool:
+        return await self._write(lambda move: schedules.tick(move, name, before, last, due, ticked))
 
     async def forget_schedule(self, name: str) -> bool:
         return await self._write(lambda move: schedules.forget_schedule(move, name))
@@ -437,3 +460,10 @@ class SqliteStore(Looking, Hints):
         return self._writer is not None and self._writer.run_sync(
             self._move(lambda move: sessions.extend(move, session))
         )
+
+
+def _try_to_write(connection: sqlite3.Connection) -> None:
+    """Take up some space and give it back in the same transaction."""
+    connection.execute("CREATE TABLE holdfast_probe (data BLOB)")
+    connection.execute("INSERT INTO holdfast_probe VALUES (zeroblob(65536))")
+    connection.execute("DROP TABLE holdfast_probe")

@@ -29,8 +29,10 @@ WITH r AS (
       JOIN unnest($1::uuid[], $8::text[], $9::text[], $10::text[], $11::text[], $12::jsonb[], $13::jsonb[])
            AS u(id, code, message, detail, fingerprint, failure, meta) ON u.id = e.id
 ), a AS (
-    INSERT INTO holdfast.attempt (job_id, epoch, session_id, claim_seq, settle_seq, started_at, ended_at, attempt, generation, outcome, failure)
-    SELECT l.job_id, l.epoch, l.session_id, l.claim_seq, x.seq, l.claimed_at, q.at, l.attempt, l.generation, $5::text, x.failure
+    INSERT INTO holdfast.attempt (job_id, epoch, session_id, claim_seq, settle_seq, started_at, ended_at, attempt, generation, outcome, failure,
+                                  traceback)
+    SELECT l.job_id, l.epoch, l.session_id, l.claim_seq, x.seq, l.claimed_at, q.at, l.attempt, l.generation, $5::text, x.failure,
+           x.failure ->> 'traceback'
       FROM q, l JOIN x ON x.id = l.job_id
 ), f AS (
     INSERT INTO holdfast.done (job_id, state, epoch, settle_seq, finished_at, attempt, crashes, generation, run_at, error_code, error_message)

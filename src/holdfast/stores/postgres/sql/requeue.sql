@@ -16,8 +16,10 @@ WITH d AS (
                   AS u(id, epoch, delay, outcome, failure, back, crashed, meta)
         ON u.id = d.job_id AND u.epoch = d.epoch
 ), a AS (
-    INSERT INTO holdfast.attempt (job_id, epoch, session_id, claim_seq, settle_seq, started_at, ended_at, attempt, generation, outcome, failure)
-    SELECT x.job_id, x.epoch, x.session_id, x.claim_seq, q.seq, x.claimed_at, q.at, x.attempt, x.generation, x.outcome, x.failure FROM x, q
+    INSERT INTO holdfast.attempt (job_id, epoch, session_id, claim_seq, settle_seq, started_at, ended_at, attempt, generation, outcome, failure,
+                                  traceback)
+    SELECT x.job_id, x.epoch, x.session_id, x.claim_seq, q.seq, x.claimed_at, q.at, x.attempt, x.generation, x.outcome, x.failure,
+           x.failure ->> 'traceback' FROM x, q
 ), r AS (
     INSERT INTO holdfast.ready (ord, id, lane, prio, attempt, crashes, generation, run_at, deadline_at, key)
     SELECT q.ord, x.job_id, x.lane, x.prio, x.attempt_now, x.crashes_now, x.generation, q.at, x.deadline_at, x.key
