@@ -120,6 +120,9 @@ def pytest_configure() -> None:
     end_late_connections()
     # Our servers have no TLS: to ask for it costs each connection a millisecond.
     os.environ.setdefault("PGSSLMODE", "disable")
+    os.environ.setdefault(
+        "HOLDFAST_SECRET", "the key of the apps of the tests"
+    )  # webhooks on PostgreSQL need one
     memory = in_memory()
     if memory is not None:  # for the folders of the tests, with thousands of small files
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))

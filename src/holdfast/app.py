@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ from holdfast.wiring import (
     SystemThreads,
     caution_about,
     database_url,
+    find_secret_keys,
     make_artefacts,
     make_books,
     make_dispatch,
@@ -131,9 +133,23 @@ class Holdfast(Declaring, Relaying, Verbs):
             await store.close()
             raise
         given = self._find_artefacts(), self.admission, self.observers, self._calls
-        engine = Engine(store, self.tasks, self.settings, self._clock, self._rng, self._ids, *given, broker)
+        engine = Engine(
+            store,
+            self.tasks,
+            self.settings,
+            self._clock,
+            self._rng,
+            self._ids,
+            *given,
+            broker,
+            self._secret_keys,
+        )
         engine.schedules = self.schedules
         return engine
+
+    @cached_property
+    def _secret_keys(self) -> Callable[[], tuple[bytes, ...]]:
+        return find_secret_keys("memory:" if self._given_store else self.url, self.settings)
 
     def _make_closed_engine(self) -> Engine:
         """One that needs no running loop, and opens nothing."""

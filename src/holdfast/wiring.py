@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Any
@@ -24,7 +25,7 @@ from holdfast.engine.calling import Calls
 from holdfast.engine.dispatch import Dispatch
 from holdfast.engine.errands import ErrandBooks
 from holdfast.engine.ports import Artefacts, Clock, Store, Threads, Transaction
-from holdfast.engine.settings import DEFAULT_URL
+from holdfast.engine.settings import DEFAULT_URL, Settings
 from holdfast.engine.transport import Transport
 from holdfast.errors import UsageError
 
@@ -243,7 +244,7 @@ def caution_about(url: str) -> str | None:
 
 def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:
     """The store that *url* names; drivers are imported only when they are asked for."""
-    scheme, _, rest = url.partition("://")
+    scheme = url.partition("://")[0]
     match scheme:
         case "memory":
             from holdfast.stores.memory import MemoryStore
@@ -252,15 +253,7 @@ def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:
         case "sqlite":
             from holdfast.stores.sqlite import SqliteStore
 
-            name, _, options = rest.partition("?")
-            path = unquote(name.removeprefix("/"))
-            if not path or path == ":memory:":
-                raise UsageError(
-                    "sqlite:// needs a file, e.g. sqlite:///holdfast.db; for tests use memory://"
-                )
-            if options:
-                raise UsageError(f"sqlite:// has no options; drop ?{options[:40]} from the URL")
-            return SqliteStore(path, clock, threads)
+            return SqliteStore(_file_of(url), clock, threads)
         case "postgresql" | "postgres":
             try:
                 from holdfast.stores.postgres import PostgresStore
@@ -270,6 +263,30 @@ def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:
                 ) from None
             return PostgresStore(url, clock, threads)
     raise not_a_store(url)
+
+
+def _file_of(url: str) -> str:
+    """Return the path in a sqlite:// URL."""
+    name, _, options = url.partition("://")[2].partition("?")
+    path = unquote(name.removeprefix("/"))
+    if not path or path == ":memory:":
+        raise UsageError("sqlite:// needs a file, e.g. sqlite:///holdfast.db; for tests use memory://")
+    if options:
+        raise UsageError(f"sqlite:// has no options; drop ?{options[:40]} from the URL")
+    return path
+
+
+def find_secret_keys(url: str, settings: Settings) -> Callable[[], tuple[bytes, ...]]:
+    """Return the way to the keys that secrets are made from: a call, since few apps need them."""
+    from holdfast import appkeys
+
+    if settings.secret is not None:
+        return cache(partial(appkeys.keys_of, settings.secret))
+    if url.startswith("memory:"):
+        return appkeys.passing_key()
+    if url.startswith("sqlite:"):
+        return cache(partial(appkeys.key_beside, Path(_file_of(url))))
+    return appkeys.no_key
 
 
 def make_books(transaction: Transaction) -> Books:

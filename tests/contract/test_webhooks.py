@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from holdfast.domain.webhook import Webhook
+from holdfast.domain.webhook import Seed, Webhook
 from tests.contract.world import World
 
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
@@ -18,7 +18,7 @@ def a_webhook(webhook_id: str = "one") -> Webhook:
         url="https://example.com/hook?a=ü",
         events=("failed", "complete"),
         owner="ann",
-        secrets=("whsec_new", "whsec_old"),
+        seeds=(Seed("00ff", "1234"), Seed("ff00", "4321", LONG_AGO), Seed("whsec_of_an_older_version", "")),
         description="mine",
         created_at=LONG_AGO,
     )

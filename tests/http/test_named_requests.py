@@ -359,8 +359,9 @@ async def _rotated_keys(house: House, path: str) -> int:
 async def _secrets(house: House, path: str) -> int:
     """A second rotation would take away the one that receivers know."""
     [webhook] = [one for one in await house.app.webhooks() if one.id == path.split("/")[4]]
-    known = _KNOWN.setdefault(webhook.id, webhook.secrets[0])
-    return len(webhook.secrets) if known in webhook.secrets else -1
+    known = _KNOWN.setdefault(webhook.id, webhook.seeds[0].salt)
+    salts = [seed.salt for seed in webhook.seeds]
+    return len(salts) if known in salts else -1
 
 
 _KNOWN: dict[str, str] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from cloudevents.core.bindings.http import HTTPMessage, from_structured_event
 from holdfast import Conflict, Fatal, Holdfast, State, UsageError
 from holdfast.domain.webhook import Webhook
 from holdfast.errors import BadSignature, TargetNotAllowed, UnknownJob, UnknownWebhook
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing import ManualClock
 from holdfast.webhooks.choosing import TASK
 from holdfast.webhooks.dispatching import BOOKMARK, Dispatching, deliveries
 from holdfast.webhooks.signature import sign, write_secret
@@ -275,6 +278,70 @@ async def test_messages_are_signed_with_both_secrets_during_a_rotation(app: Hold
                 message.verify(first)
 
 
+async def test_an_old_secret_is_valid_for_a_day_after_its_rotation() -> None:  # E61
+    clock = ManualClock()
+    async with make_app("memory://", clock=clock, store=MemoryStore(clock)) as app:
+        webhook = await app.create_inbound_webhook()
+        await app.rotate_webhook_secret(webhook.id)
+        assert [len((await app.webhook(webhook.id)).seeds), len((await app.webhooks())[0].seeds)] == [2, 2]
+        failed = await app.tasks["convert"].enqueue("bad")
+        await work(app)
+        clock.advance(timedelta(hours=23))
+        assert await ask(app, webhook, failed.id) == failed.id
+        clock.advance(timedelta(hours=2))
+        with pytest.raises(BadSignature, match="no signature fits"):
+            await ask(app, webhook, failed.id, "msg_2")
+        assert [len((await app.webhook(webhook.id)).seeds), len((await app.webhooks())[0].seeds)] == [1, 1]
+
+
+async def test_no_secret_of_a_webhook_is_in_the_database(db: Database) -> None:  # E61
+    """It cannot be made from what is: another app, with another key, sends nothing."""
+    async with make_app(db.url) as app, Endpoint() as endpoint:
+        secrets = (await app.create_webhook(endpoint.url)).secrets
+        [webhook] = await app.webhooks()
+        secrets += (await app.rotate_webhook_secret(webhook.id)).secrets[:1]
+        before = await app.webhook(webhook.id)
+        table = "holdfast.webhook" if db.is_postgres else "holdfast_webhook"
+        stored = repr([db.execute(f"SELECT * FROM {table}"), await app.webhooks()])
+        assert not any(secret in stored or secret.removeprefix("whsec_") in stored for secret in secrets)
+        await app.tasks["convert"].enqueue("a")
+        async with make_app(db.url, secret="a copy of the database and no key") as thief:
+            with pytest.raises(Conflict, match="made with another HOLDFAST_SECRET"):
+                await thief.retire_webhook_secret(webhook.id)
+            async with working(thief):
+
+                async def refused() -> bool:
+                    return any(row.last_failure for row in await sent(thief, webhook))
+
+                await until(refused)
+            assert endpoint.messages == []
+            assert (await app.webhook(webhook.id)).seeds == before.seeds
+            # A lost key is no dead end: a rotation begins anew, without the secret that cannot be made any more.
+            rotated = await thief.rotate_webhook_secret(webhook.id)
+            assert (len(rotated.secrets), len(rotated.seeds)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "header", ["", "webhook-id", "webhook-timestamp", "webhook-signature", "old", "body"]
+)
+async def test_an_unknown_webhook_is_refused_in_the_words_of_a_bad_signature(
+    app: Holdfast, header: str
+) -> None:  # E61
+    async with app:
+        inbound, outbound = await app.create_inbound_webhook(), await app.create_webhook("https://1.1.1.1/")
+        disabled = await app.create_inbound_webhook()
+        await app.disable_webhook(disabled.id)
+        told = set()
+        for webhook_id in (inbound.id, outbound.id, disabled.id, "wh_unknown", ""):
+            now = (await (await app.engine()).store.now()) - timedelta(hours=header == "old")
+            headers = sign([write_secret(b"x" * 32)], "msg_1", now, b"{}")
+            headers.pop(header, None)
+            with pytest.raises(BadSignature) as refused:
+                await app.receive_webhook(webhook_id, headers, b"[" if header == "body" else b"{}")
+            told.add(str(refused.value))
+        assert len(told) == 1
+
+
 async def test_a_test_is_sent_once_even_to_a_disabled_webhook(app: Holdfast) -> None:
     answers = iter(["200 OK", "500 Oops"])
     async with app, Endpoint(lambda message: next(answers)) as endpoint:
@@ -392,6 +459,7 @@ async def test_a_message_that_is_not_to_be_believed_does_nothing(app: Holdfast) 
             url="",
             events=(),
             owner="ann",
+            seeds=webhook.seeds,
             secrets=(write_secret(b"x" * 32),),
             created_at=webhook.created_at,
         )

@@ -25,7 +25,11 @@ NoteOption = Annotated[str, typer.Option("--description", help="What people call
 
 def _view(webhook: Webhook) -> dict[str, Any]:
     """All but the secrets: they are shown when they are made."""
-    return {field.name: getattr(webhook, field.name) for field in fields(webhook) if field.name != "secrets"}
+    return {
+        field.name: getattr(webhook, field.name)
+        for field in fields(webhook)
+        if field.name not in ("seeds", "secrets")
+    }
 
 
 def _standing(webhook: Webhook) -> str:
@@ -116,11 +120,11 @@ def rotate(
     app: AppOption = None,
     url: UrlOption = None,
     keep_old: Annotated[
-        bool, typer.Option("--keep-old/--drop-old", help="Whether the old secret stays valid for now.")
+        bool, typer.Option("--keep-old/--drop-old", help="Whether the old secret stays valid for 24 hours.")
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a new secret. Messages are signed with the old one too, until it is retired."""
+    """Make a new secret. For 24 hours messages are signed with the old one too."""
     made = ask(app, url, lambda app: app.rotate_webhook_secret(webhook_id, keep_old=keep_old))
     _show(made, as_json, secret=True)
 

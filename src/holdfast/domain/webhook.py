@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from holdfast.domain.duration import spell
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """What is stored of a secret: enough to make it again with the key of the app, and nothing without it."""
+
+    salt: str
+    check: str  #: tells whether a key is the one that the secret was made with
+    until: datetime | None = None  #: of the older one during a rotation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,13 +25,15 @@ class Webhook:
     url: str  #: "" for inbound ones
     events: tuple[str, ...]  #: kinds of events; none: the ends of jobs
     owner: str | None  #: whose jobs it is told about; None: everybody's
-    secrets: tuple[str, ...]  #: `whsec_…`, newest first; during a rotation there are two
+    seeds: tuple[Seed, ...]  #: newest first; during a rotation there are two
     inbound: bool = False
     description: str = ""
     created_at: datetime
     failing_since: datetime | None = None
     disabled_at: datetime | None = None
     disabled_reason: str | None = None
+    #: `whsec_…`, newest first. Known only where they have just been made, or are needed to sign.
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def is_enabled(self) -> bool:

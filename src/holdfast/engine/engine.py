@@ -72,6 +72,7 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         observers: Observers | None = None,
         calls: Callable[[], Calls] | None = None,
         broker: Broker | None = None,
+        secret_keys: Callable[[], tuple[bytes, ...]] | None = None,
     ) -> None:
         self.store, self.tasks, self.settings = store, tasks, settings
         self.clock, self.rng, self.ids = clock, rng, ids
@@ -86,6 +87,7 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         #: What the duties of this process say of themselves, a line each.
         self.health_lines: list[Callable[[], list[str]]] = []
         self._make_calls = calls
+        self._find_secret_keys = secret_keys
         self.broker = broker  #: told of jobs that wait, where workers get them from there
 
     @cached_property
@@ -94,6 +96,12 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         if self._make_calls is None:
             raise UsageError("this engine calls nobody")
         return self._make_calls()
+
+    def secret_keys(self) -> tuple[bytes, ...]:
+        """Return what secrets are made from, newest first. Raises `Conflict` where the app has no such key."""
+        if self._find_secret_keys is None:
+            raise UsageError("this engine has no secrets")
+        return self._find_secret_keys()
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob], connection: Any = None) -> Sequence[Enqueued]:

@@ -11,6 +11,8 @@ from holdfast.domain.addresses import networks
 from holdfast.domain.duration import duration
 from holdfast.errors import UsageError
 
+#: Characters of the setting `secret`.
+SHORTEST_SECRET = 24
 DEFAULT_URL = "sqlite:///holdfast.db"
 BROKERS = ("redis://", "rediss://", "amqp://", "amqps://", "memory://")
 PLACES = ("file://", "s3://", "memory://")
@@ -56,6 +58,8 @@ class Settings:
     tracing: bool = False  #: a span for every attempt, linked to its caller's (OpenTelemetry)
     metrics_prefix: str = "holdfast_"  #: what the names of all metrics begin with
     outbound_allow: str = ""  #: networks that webhooks may lead to although they are not public
+    #: what the secrets of webhooks are made from; the same in every process of the app. `new,old` while it is replaced
+    secret: str | None = field(default=None, repr=False)
     broker: str | None = field(default=None, repr=False)  #: where topics go that name no address of their own
     dispatch: str | None = field(default=None, repr=False)  #: the broker that hands out due jobs
     outbox_poll: timedelta = timedelta(seconds=5)  #: how often a relay looks by itself
@@ -108,6 +112,12 @@ def _read(source: str, name: str, value: Any) -> Any:
             )
         return place
     if name == "broker":
+        return str(value)
+    if name == "secret":
+        if any(len(part.strip()) < SHORTEST_SECRET for part in str(value).split(",")):
+            raise UsageError(
+                f"{source} is too short; it has at least {SHORTEST_SECRET} characters, random ones"
+            )
         return str(value)
     if name == "dispatch":
         if not str(value).startswith(BROKERS):

@@ -65,7 +65,7 @@ class RotateSecretAsked(Asked):
     keep_old: bool = Field(
         default=True,
         strict=True,
-        description="The old secret stays valid until the next rotation, or until it is retired.",
+        description="The old secret stays valid for 24 hours, or until it is retired.",
     )
 
 
@@ -94,7 +94,7 @@ def view(webhook: Webhook, **more: Any) -> dict[str, Any]:
         "failing_since": webhook.failing_since,
         "disabled_at": webhook.disabled_at,
         "disabled_reason": webhook.disabled_reason,
-        "secrets": len(webhook.secrets),
+        "secrets": len(webhook.seeds),
         **more,
     }
 
@@ -175,7 +175,7 @@ async def remove_webhook(request: Request, webhook_id: WebhookId) -> Response:
 @routes.post(
     "/webhooks/{webhook_id}/rotate-secret",
     response_model=NewSecret,
-    summary="A new secret; messages are signed with both for a while",
+    summary="Make a new secret; for 24 hours messages are signed with both",
     **does(Action.SUBSCRIBE),
 )
 async def rotate_webhook_secret(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
 from holdfast.domain.access import AccessKey, Role
 from holdfast.domain.job import Enqueued, JobId, NewJob
 from holdfast.domain.operation import Doing, Operation, Progress
-from holdfast.domain.webhook import Webhook
+from holdfast.domain.webhook import Seed, Webhook
 from holdfast.engine.doorstore import Begun, Kept, Repeated, Request
 from holdfast.stores.shapes import Moment, Row, from_json, maybe, to_json
 
@@ -108,7 +109,7 @@ def webhook(row: Row, moment: Moment) -> Webhook:
         url=row["url"],
         events=tuple(from_json(row["events"])),
         owner=row["owner"],
-        secrets=tuple(from_json(row["secrets"])),
+        seeds=tuple(_seed(stored) for stored in from_json(row["secrets"])),
         inbound=bool(row["inbound"]),
         description=row["description"],
         created_at=moment(row["created_at"]),
@@ -118,6 +119,19 @@ def webhook(row: Row, moment: Moment) -> Webhook:
     )
 
 
+def _seed(stored: Any) -> Seed:
+    if isinstance(stored, str):  # a secret of an older version
+        return Seed(stored, "")
+    until = stored.get("until")
+    return Seed(stored["salt"], stored["check"], None if until is None else datetime.fromisoformat(until))
+
+
+def _stored_seed(seed: Seed) -> Any:
+    if not seed.check:
+        return seed.salt
+    return {"salt": seed.salt, "check": seed.check, "until": seed.until and seed.until.isoformat()}
+
+
 def webhook_columns(webhook: Webhook) -> dict[str, Any]:
     """All but the moments."""
     return {
@@ -125,7 +139,7 @@ def webhook_columns(webhook: Webhook) -> dict[str, Any]:
         "url": webhook.url,
         "events": to_json(webhook.events),
         "owner": webhook.owner,
-        "secrets": to_json(webhook.secrets),
+        "secrets": to_json([_stored_seed(seed) for seed in webhook.seeds]),
         "inbound": webhook.inbound,
         "description": webhook.description,
         "disabled_reason": webhook.disabled_reason,

@@ -31,6 +31,7 @@ from holdfast.engine.tasks import Policy, Sender, Task
 from holdfast.errors import Conflict, Retryable, TargetNotAllowed, UnknownJob
 from holdfast.logs import Log
 from holdfast.webhooks.choosing import INBOUND_TASK, QUEUE, TASK
+from holdfast.webhooks.secrets import current, revealed
 from holdfast.webhooks.signature import sign
 
 log = Log("holdfast.webhooks")
@@ -139,11 +140,14 @@ def _delivering(find_engine: Callable[[], Awaitable[Engine]]) -> Callable[..., A
 
 
 async def find(engine: Engine, webhook_id: str) -> Webhook | None:
-    return next((webhook for webhook in await engine.store.webhooks() if webhook.id == webhook_id), None)
+    """Return the webhook with this id, without secrets that have expired; None where there is none."""
+    found = [webhook for webhook in await engine.store.webhooks() if webhook.id == webhook_id]
+    return current(found[0], engine.clock.now()) if found else None
 
 
 async def _send(engine: Engine, webhook: Webhook, message: str, body: bytes, test: bool) -> dict[str, Any]:
-    headers = {"content-type": MEDIA_TYPE, **sign(webhook.secrets, message, engine.clock.now(), body)}
+    secrets = revealed(webhook, engine.secret_keys()).secrets
+    headers = {"content-type": MEDIA_TYPE, **sign(secrets, message, engine.clock.now(), body)}
     try:
         answer = await engine.outbound.call("POST", webhook.url, body=body, headers=headers, most=0)
     except (TargetNotAllowed, TimeoutError, ConnectionError):

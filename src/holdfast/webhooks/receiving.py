@@ -15,12 +15,17 @@ import msgspec
 
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import State
+from holdfast.domain.webhook import Webhook
 from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.engine import Engine
-from holdfast.errors import BadSignature, Conflict, PayloadError, UnknownJob
+from holdfast.errors import Conflict, PayloadError, UnknownJob
+from holdfast.logs import Log
 from holdfast.webhooks.choosing import delivery_id
 from holdfast.webhooks.delivering import find, retrial
-from holdfast.webhooks.signature import TOLERANCE, verify
+from holdfast.webhooks.secrets import UnknownSecret, revealed
+from holdfast.webhooks.signature import TOLERANCE, verify, write_secret
+
+log = Log("holdfast.webhooks")
 
 #: A signature may be as far ahead of our clock as behind it.
 KEEP = TOLERANCE * 2 + timedelta(minutes=5)
@@ -40,9 +45,8 @@ class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def receive(engine: Engine, webhook_id: str, headers: Mapping[str, str], body: bytes) -> JobId:
     webhook = await find(engine, webhook_id)
-    if webhook is None or not webhook.inbound or not webhook.is_enabled:
-        raise BadSignature("no signature fits; check the address and the secret")
-    message = verify(webhook.secrets, headers, body, now=engine.clock.now())
+    message = verify(_secrets(engine, webhook), headers, body, now=engine.clock.now())
+    assert webhook is not None  # else no signature fits
     wish = _read(body)
     target = JobId(wish.job)
     row = await engine.store.job(target)
@@ -60,6 +64,18 @@ async def receive(engine: Engine, webhook_id: str, headers: Mapping[str, str], b
             "a message of this webhook-id had another content; give every message an id of its own"
         )
     return row.id
+
+
+def _secrets(engine: Engine, webhook: Webhook | None) -> tuple[str, ...]:
+    """Return what a message may be signed with. For an unknown webhook that is a secret which fits nothing, so that its
+    messages are refused in the same words, after the same work, as wrongly signed ones."""
+    if webhook is None or not webhook.inbound or not webhook.is_enabled:
+        return (write_secret(engine.ids.secret()),)
+    try:
+        return revealed(webhook, engine.secret_keys()).secrets
+    except UnknownSecret as error:
+        log.error("webhook.secret_unknown", webhook=webhook.id, reason=str(error))
+        return (write_secret(engine.ids.secret()),)
 
 
 def _read(body: bytes) -> Wish:

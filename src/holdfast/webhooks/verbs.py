@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from hashlib import blake2b
 
 from holdfast.domain.cloudevent import of_test
@@ -19,13 +20,15 @@ from holdfast.webhooks.delivering import delivery, find
 from holdfast.webhooks.dispatching import BOOKMARK, deliveries
 from holdfast.webhooks.envelope import written
 from holdfast.webhooks.receiving import receive
-from holdfast.webhooks.signature import read_secret, write_secret
+from holdfast.webhooks.secrets import current, known, make_seed, revealed
 from holdfast.webhooks.subjects import Subjects
 
 #: Each event is weighed against every webhook, and sent to each that wants it.
 MOST_PER_OWNER, MOST = 20, 1000
 _LONGEST_DESCRIPTION = 500
 _MARK_BYTES = 8
+#: How long the old secret of a webhook stays valid after a rotation.
+KEEP_OLD_SECRET = timedelta(hours=24)
 #: No event has a larger number.
 LARGEST = 2**63 * 1000
 
@@ -70,8 +73,9 @@ class WebhookVerbs(ABC):
         )
 
     async def webhooks(self) -> list[Webhook]:
-        """Oldest first."""
-        return await (await self.engine()).store.webhooks()
+        """Return all webhooks, oldest first, without their secrets."""
+        engine = await self.engine()
+        return [current(webhook, engine.clock.now()) for webhook in await engine.store.webhooks()]
 
     async def webhook(self, webhook_id: str) -> Webhook:
         """`UnknownWebhook` when there is none."""
@@ -80,23 +84,25 @@ class WebhookVerbs(ABC):
     async def rotate_webhook_secret(
         self, webhook_id: str, *, keep_old: bool = True, token: str | None = None
     ) -> Webhook:
-        """A new secret, first in `secrets`. Messages are signed with the old one too, and inbound ones may be, until the
-        next rotation; without *keep_old* only the new one is valid."""
+        """Make a new secret, first in `secrets`. Messages are signed with the old one too, and inbound ones may be, for
+        24 hours; without *keep_old* only the new one is valid."""
         engine = await self.engine()
-        webhook = await _known(engine, webhook_id)
+        webhook, keys = await _known(engine, webhook_id), engine.secret_keys()
         # Behind the random bytes stands by whose call it was made: rotated twice by one call, the secret in use would be lost.
         mark = b"" if token is None else blake2b(token.encode(), digest_size=_MARK_BYTES).digest()
-        if mark and read_secret(webhook.secrets[0]).endswith(mark):
-            return webhook
-        kept = webhook.secrets[:1] if keep_old else ()
-        secrets = (write_secret(engine.ids.secret() + mark), *kept)
-        return await engine.store.put_webhook(replace(webhook, secrets=secrets))
+        if mark and webhook.seeds[0].salt.endswith(mark.hex()):
+            return revealed(webhook, keys)
+        until = await engine.store.now() + KEEP_OLD_SECRET
+        kept = [replace(seed, until=until) for seed in known(webhook, keys).seeds[:1]] if keep_old else []
+        seeds = (make_seed(webhook.id, engine.ids.secret() + mark, keys), *kept)
+        return revealed(await engine.store.put_webhook(replace(webhook, seeds=seeds)), keys)
 
     async def retire_webhook_secret(self, webhook_id: str) -> Webhook:
         """End a rotation: only the newest secret stays valid."""
         engine = await self.engine()
         webhook = await _known(engine, webhook_id)
-        return await engine.store.put_webhook(replace(webhook, secrets=webhook.secrets[:1]))
+        newest = revealed(replace(webhook, seeds=webhook.seeds[:1]), engine.secret_keys())
+        return replace(await engine.store.put_webhook(newest), secrets=newest.secrets)
 
     async def enable_webhook(self, webhook_id: str) -> Webhook:
         """Begin anew after it was disabled: it is told of what happens from now on (`replay_webhook` tells the rest)."""
@@ -180,18 +186,20 @@ async def _put(
         )
     if not isinstance(description, str) or len(description) > _LONGEST_DESCRIPTION or "\0" in description:
         raise UsageError(f"description is a text of at most {_LONGEST_DESCRIPTION} characters")
-    return await engine.store.put_webhook(
+    webhook_id, keys = f"wh_{(token or engine.ids.job_id()).replace('-', '')}", engine.secret_keys()
+    put = await engine.store.put_webhook(
         Webhook(
-            id=f"wh_{(token or engine.ids.job_id()).replace('-', '')}",
+            id=webhook_id,
             url=url,
             events=events,
             owner=None if owner is None else word("owner", owner),
-            secrets=(write_secret(engine.ids.secret()),),
+            seeds=(make_seed(webhook_id, engine.ids.secret(), keys),),
             inbound=inbound,
             description=description,
             created_at=await engine.store.now(),
         )
     )
+    return revealed(put, keys)
 
 
 async def _begin_now(engine: Engine, webhook: Webhook) -> None:

@@ -13,7 +13,7 @@ from holdfast.webhooks.choosing import TASK, delivery_id, is_ours, message_id, w
 from holdfast.webhooks.delivering import DISABLE_AFTER, RETRY, Refused, meaning
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
-WEBHOOK = Webhook(id="wh_1", url="https://1.1.1.1/", events=(), owner=None, secrets=(), created_at=NOW)
+WEBHOOK = Webhook(id="wh_1", url="https://1.1.1.1/", events=(), owner=None, seeds=(), created_at=NOW)
 
 
 def event(kind: str, job_id: str = "0190a0b0-1111-7abc-8def-0123456789ab") -> Event:
@@ -56,7 +56,7 @@ def test_a_message_is_tried_for_about_three_days() -> None:  # E61
 def test_a_webhook_wants_the_kinds_it_names_or_the_ends(
     events: tuple[str, ...], kind: str, told: bool
 ) -> None:
-    webhook = Webhook(id="wh_1", url="", events=events, owner=None, secrets=(), created_at=NOW)
+    webhook = Webhook(id="wh_1", url="", events=events, owner=None, seeds=(), created_at=NOW)
     assert wants(webhook, event(kind), Subject(task="convert", queue="q", owner=None)) is told
 
 

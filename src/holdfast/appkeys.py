@@ -1,0 +1,64 @@
+"""The key of an app: what the secrets it hands out are made from.
+
+It is the setting `secret` (`HOLDFAST_SECRET`). Without one, an app on SQLite keeps a random key in a file beside its
+database, for this user only. On PostgreSQL processes run on many machines, so the setting is required there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+from holdfast.errors import Conflict, StoreUnavailable
+
+_RANDOM_BYTES = 32
+_HOW_TO_MAKE = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+
+
+def keys_of(secret: str) -> tuple[bytes, ...]:
+    """Return the keys in the setting `secret`: separated by commas, the newest first."""
+    return tuple(sha256(b"holdfast\0" + part.strip().encode()).digest() for part in secret.split(","))
+
+
+def key_beside(database: Path) -> tuple[bytes, ...]:
+    """Return the key in the file beside a SQLite *database*; make it where there is none.
+
+    Of several processes that make it at once, one wins. Raises `StoreUnavailable` when it cannot be read or made.
+    """
+    file = database.with_name(database.name + ".secret")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            return keys_of(file.read_text())
+        draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(handle, "w") as opened:
+                opened.write(secrets.token_urlsafe(_RANDOM_BYTES))
+                opened.flush()
+                os.fsync(opened.fileno())
+            with contextlib.suppress(FileExistsError):
+                os.link(draft, file)
+        finally:
+            draft.unlink()
+        return keys_of(file.read_text())
+    except OSError as error:
+        reason = f"{file.name} cannot be read or made ({error.strerror}); set HOLDFAST_SECRET instead"
+        raise StoreUnavailable(reason) from error
+
+
+def no_key() -> tuple[bytes, ...]:
+    """Refuse what needs a key on a store that cannot keep one."""
+    raise Conflict(
+        "webhooks on PostgreSQL need the setting secret: set HOLDFAST_SECRET, the same in every process of this app;"
+        f" make one with {_HOW_TO_MAKE}"
+    )
+
+
+def passing_key() -> Callable[[], tuple[bytes, ...]]:
+    """Return the way to a random key that lives as long as this process: for stores in memory."""
+    keys = (secrets.token_bytes(_RANDOM_BYTES),)
+    return lambda: keys
