@@ -411,14 +411,16 @@ export interface NewWebhook {
 
 export interface OperationView {
   id: string;
-  doing: Doing;
+  /** redrive, discard, retry, cancel or replay. */
+  doing: string;
+  /** The filter; of a replay the webhook, `after` and `before`. */
   where: Record<string, unknown>;
   by: string;
   options: Record<string, unknown>;
   rate: number | null;
   owner: string | null;
   progress: Progress;
-  /** When it began. */
+  /** When it began. A replay counts nothing beforehand. */
   matched: number;
   done: number;
   /** They had moved on meanwhile. */
@@ -544,10 +546,6 @@ export interface ReplayAsked {
   before?: string | null;
 }
 
-export interface Replayed {
-  messages: number;
-}
-
 export interface ResultView {
   id: string;
   state: string;
@@ -601,7 +599,7 @@ export interface RotateAsked {
 }
 
 export interface RotateSecretAsked {
-  /** The old secret stays valid until the next rotation, or until it is retired. */
+  /** The old secret stays valid for 24 hours, or until it is retired. */
   keep_old?: boolean;
 }
 
@@ -1048,7 +1046,7 @@ export declare class Operations {
   /** Send it nothing more */
   removeWebhook(webhookId: string, options?: CallOptions): Promise<void>;
 
-  /** A new secret; messages are signed with both for a while */
+  /** Make a new secret; for 24 hours messages are signed with both */
   rotateWebhookSecret(webhookId: string, body?: RotateSecretAsked, options?: NamedOptions): Promise<NewSecret>;
 
   /** End a rotation: only the newest secret stays valid */
@@ -1063,8 +1061,8 @@ export declare class Operations {
   /** Send it a message about nothing */
   testWebhook(webhookId: string, options?: NamedOptions): Promise<TestSent>;
 
-  /** Tell it again of what happened */
-  replayWebhook(webhookId: string, body?: ReplayAsked, options?: NamedOptions): Promise<Replayed>;
+  /** Begin to send events again; an operation of workers */
+  replayWebhook(webhookId: string, body?: ReplayAsked, options?: NamedOptions): Promise<OperationView>;
 
   /** 200: the process answers. */
   getLiveness(options?: CallOptions): Promise<string>;

@@ -17,6 +17,7 @@ from holdfast.credits.verbs import Credits
 from holdfast.declaring import Declaring
 from holdfast.domain.job import Enqueued, JobId, NewJob
 from holdfast.domain.knobs import several, typed, whole
+from holdfast.domain.operation import Doing
 from holdfast.duties.dispatching import DISPATCH_EVERY as HAND_OUT_EVERY
 from holdfast.duties.dispatching import Dispatching as HandingOut
 from holdfast.duties.duties import Duties
@@ -38,6 +39,7 @@ from holdfast.signals import reload_on_signal, stop_on_signals
 from holdfast.verbs import Verbs
 from holdfast.webhooks.delivering import install as install_webhooks
 from holdfast.webhooks.dispatching import DISPATCH_EVERY, Dispatching
+from holdfast.webhooks.replaying import replay_batch
 from holdfast.wiring import (
     SystemClock,
     SystemIds,
@@ -145,6 +147,7 @@ class Holdfast(Declaring, Relaying, Verbs):
             self._secret_keys,
         )
         engine.schedules = self.schedules
+        engine.batches[Doing.REPLAY] = replay_batch
         return engine
 
     @cached_property

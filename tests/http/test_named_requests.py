@@ -328,6 +328,7 @@ async def _people(house: House, path: str) -> int:
     return sum("by" in event.meta for event in events)
 
 
+@lost("replay_webhook", "store.begin_operation", {"after": "0"})
 @lost("begin_operation", "store.begin_operation", {"doing": "redrive", "where": {}})
 async def _operations(house: House, path: str) -> int:
     return len(await house.app.operations())
@@ -340,7 +341,6 @@ async def _webhooks(house: House, path: str) -> int:
 
 
 @lost("test_webhook", "engine.enqueue")
-@lost("replay_webhook", "engine.enqueue", {"after": "0"})
 async def _messages(house: House, path: str) -> int:
     return int(await house.app.count(tag=f"webhook:{path.split('/')[4]}"))
 

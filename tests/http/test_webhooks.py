@@ -57,7 +57,11 @@ async def test_an_owner_makes_and_steers_its_own_webhooks_alone(house: House) ->
         assert disabled["disabled_reason"].startswith("by key:")
         assert (await ann.post(f"{here}/replay")).status_code == 409
         assert (await ann.post(f"{here}/enable")).json()["disabled_at"] is None
-        assert (await ann.post(f"{here}/replay", json={"after": "0"})).json() == {"messages": 0}
+        begun = await ann.post(f"{here}/replay", json={"after": "0"})
+        assert (begun.status_code, begun.json()["doing"], begun.json()["owner"]) == (202, "replay", "ann")
+        assert (await ann.get(begun.headers["location"])).json()["progress"] == "running"
+        assert (await bob.get(begun.headers["location"])).status_code == 403
+        assert (await ann.post(f"{here}/replay")).status_code == 409
         assert (await ann.post(f"{here}/test")).status_code == 202
         assert (await ann.delete(here)).status_code == 204
         assert (await ann.get(here)).status_code == 404

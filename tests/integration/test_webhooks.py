@@ -11,12 +11,17 @@ import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_structured_event
 
 from holdfast import Conflict, Fatal, Holdfast, State, UsageError
+from holdfast.domain.job import Event
+from holdfast.domain.operation import Progress
 from holdfast.domain.webhook import Webhook
+from holdfast.duties.operations import Operations
+from holdfast.engine.engine import Engine
 from holdfast.errors import BadSignature, TargetNotAllowed, UnknownJob, UnknownWebhook
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.webhooks.choosing import TASK
 from holdfast.webhooks.dispatching import BOOKMARK, Dispatching, deliveries
+from holdfast.webhooks.replaying import replay_batch
 from holdfast.webhooks.signature import sign, write_secret
 from holdfast.webhooks.subjects import Subjects
 from tests.integration.endpoint import ALLOW, Endpoint
@@ -205,11 +210,57 @@ async def test_an_endpoint_that_is_gone_is_disabled_and_enabling_begins_anew(app
             messages = await endpoint.until(2)
             assert messages[1].event["subject"] == after.id
             # What it missed is told when somebody asks for it, under the ids it would have had.
-            assert await app.replay_webhook(webhook.id) == 3
+            replay = await app.replay_webhook(webhook.id)
             await endpoint.until(5)
+
+            async def ended() -> bool:
+                return (await app.operation(replay.id)).progress is Progress.DONE
+
+            await until(ended)
+            assert (await app.operation(replay.id)).done == 3
     assert len(endpoint.messages) == 5
     assert {message.event["subject"] for message in endpoint.messages[2:]} >= {missed.id, after.id}
     assert endpoint.messages[1].id in {message.id for message in endpoint.messages[2:]}
+
+
+async def test_a_replay_of_a_long_log_begins_at_once_and_is_done_in_batches(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E61
+    monkeypatch.setattr("holdfast.webhooks.replaying.BATCH", 20)
+    async with app:
+        webhook = await app.create_webhook("https://1.1.1.1/", events=["queued"])
+        await app.tasks["convert"].enqueue_many([{"name": str(n)} for n in range(70)])
+        engine = await app.engine()
+        events = await events_up_to_now(engine)
+        replay = await app.replay_webhook(webhook.id, after=events[4].id, before=events[64].id, by="ann")
+        assert (replay.progress, replay.done, replay.by) == (Progress.RUNNING, 0, "ann")
+        assert await sent(app, webhook) == []
+        with pytest.raises(Conflict, match=f"operation {replay.id} replays"):
+            await app.replay_webhook(webhook.id)
+        batch = await replay_batch(engine, replay)  # killed before it was counted: it is done again
+        assert (batch.done, len(await sent(app, webhook))) == (20, 20)
+        await Operations(engine).run()
+        ended = await app.operation(replay.id)
+        assert (ended.progress, ended.done) == (Progress.DONE, 59)
+        told = {event.id for event in events[5:64]}
+        messages = [row.payload["message"] for row in await sent(app, webhook)]
+        assert {int(message.rpartition("_")[2]) for message in messages} == told
+        removed = await app.replay_webhook(webhook.id)  # the other one has ended
+        await app.remove_webhook(webhook.id)
+        await Operations(engine).run()
+        failed = await app.operation(removed.id)
+        assert (failed.progress, failed.error) == (Progress.FAILED, "the webhook is removed")
+
+
+async def events_up_to_now(engine: Engine) -> list[Event]:
+    """All of them; PostgreSQL keeps back those that another transaction may yet put one before."""
+    newest = await engine.store.newest_event()
+
+    async def all_there() -> bool:
+        return (await engine.store.events(after=0, limit=1000))[-1].id == newest
+
+    await until(all_there)
+    return list(await engine.store.events(after=0, limit=1000))
 
 
 async def test_a_dead_endpoint_holds_no_other(app: Holdfast) -> None:  # E61

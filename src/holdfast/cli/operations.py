@@ -38,7 +38,8 @@ def list_(
 
 def _so_far(operation: Operation) -> str:
     refused = f", {operation.refused:,} refused" if operation.refused else ""
-    return f"{operation.done:,} of {operation.matched:,}{refused}"
+    of = f" of {operation.matched:,}" if operation.matched else ""
+    return f"{operation.done:,}{of}{refused}"
 
 
 @operations.command()

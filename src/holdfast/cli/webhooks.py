@@ -199,9 +199,9 @@ def replay(
     before: Annotated[int | None, typer.Option("--before", min=0, help="… and before this one.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell it again of what happened."""
-    done = ask(app, url, lambda app: app.replay_webhook(webhook_id, after=after, before=before))
+    """Begin to send events again. Workers do it in batches, as an operation."""
+    begun = ask(app, url, lambda app: app.replay_webhook(webhook_id, after=after, before=before, by=me()))
     if as_json:
-        print_json({"messages": done})
+        print_json(view(begun))
     else:
-        print(f"{done:,} messages are on their way")
+        print(f"operation {begun.id} has begun; `holdfast operations show {begun.id}` says how far it is")

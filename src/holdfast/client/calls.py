@@ -65,7 +65,6 @@ from holdfast.client.shapes import (
     Reason,
     RedriveAsked,
     ReplayAsked,
-    Replayed,
     ResultView,
     Resumed,
     ResumedTypes,
@@ -642,7 +641,7 @@ def remove_webhook(webhook_id: str) -> Call[None]:
 def rotate_webhook_secret(
     webhook_id: str, *, idempotency_key: str | None = None, **body: Unpack[RotateSecretAsked]
 ) -> Call[NewSecret]:
-    """A new secret; messages are signed with both for a while."""
+    """Make a new secret; for 24 hours messages are signed with both."""
     return Call(
         method="POST",
         path=f"/api/v1/webhooks/{part(webhook_id)}/rotate-secret",
@@ -699,14 +698,14 @@ def test_webhook(webhook_id: str, *, idempotency_key: str | None = None) -> Call
 
 def replay_webhook(
     webhook_id: str, *, idempotency_key: str | None = None, **body: Unpack[ReplayAsked]
-) -> Call[Replayed]:
-    """Tell it again of what happened."""
+) -> Call[OperationView]:
+    """Begin to send events again; an operation of workers."""
     return Call(
         method="POST",
         path=f"/api/v1/webhooks/{part(webhook_id)}/replay",
         headers={"Idempotency-Key": idempotency_key},
         body=body,
-        answers={202: Replayed},
+        answers={202: OperationView},
         takes_key=True,
     )
 

@@ -138,7 +138,7 @@ class RotateAsked(TypedDict, total=False):
 
 
 class RotateSecretAsked(TypedDict, total=False):
-    keep_old: bool  #: The old secret stays valid until the next rotation, or until it is retired.
+    keep_old: bool  #: The old secret stays valid for 24 hours, or until it is retired.
 
 
 class ScopeAsked(TypedDict, total=False):
@@ -587,14 +587,14 @@ class NewSecret(msgspec.Struct, frozen=True, kw_only=True):
 
 class OperationView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
-    doing: str
-    where: dict[str, Any]
+    doing: str  #: redrive, discard, retry, cancel or replay.
+    where: dict[str, Any]  #: The filter; of a replay the webhook, `after` and `before`.
     by: str
     options: dict[str, Any]
     rate: float | None = None
     owner: str | None = None
     progress: str
-    matched: int  #: When it began.
+    matched: int  #: When it began. A replay counts nothing beforehand.
     done: int
     refused: int  #: They had moved on meanwhile.
     error: str | None = None
@@ -669,10 +669,6 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
     day: Used
     month: Used
-
-
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    messages: int
 
 
 class ResultView(msgspec.Struct, frozen=True, kw_only=True):

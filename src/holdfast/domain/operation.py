@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 #: How many jobs a second an operation may be told to do: one batch ends in the lifetime of its operator, and of a datetime.
 SLOWEST, FASTEST = 0.001, 100_000
@@ -18,6 +18,11 @@ class Doing(StrEnum):
     DISCARD = "discard"
     RETRY = "retry"
     CANCEL = "cancel"
+    REPLAY = "replay"  #: of a webhook: events are sent to it again
+
+
+#: What is done to everything that matches a filter; a replay is begun by its webhook.
+BY_FILTER = (Doing.REDRIVE, Doing.DISCARD, Doing.RETRY, Doing.CANCEL)
 
 
 class Progress(StrEnum):
@@ -27,17 +32,28 @@ class Progress(StrEnum):
     FAILED = "failed"
 
 
+class Batch(NamedTuple):
+    """What one turn of an operation did, and where the next one goes on."""
+
+    done: int
+    refused: int  #: they had moved on
+    cursor: str | None
+    is_last: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     id: str
     doing: Doing
-    where: dict[str, Any]  #: the filter, by the keywords of `app.jobs` or `app.dead_letters`
+    where: dict[
+        str, Any
+    ]  #: the filter, by the keywords of `app.jobs` or `app.dead_letters`; of a replay, which events
     by: str
     options: dict[str, Any]  #: of the verb: reason, to_queue
     rate: float | None = None  #: jobs a second
     owner: str | None = None  #: of the key that began it, where it is an owner's
     progress: Progress = Progress.RUNNING
-    matched: int = 0  #: when it began
+    matched: int = 0  #: when it began; a replay counts nothing beforehand
     done: int = 0
     refused: int = 0  #: they had moved on meanwhile
     cursor: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -29,6 +29,7 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.knobs import whole
 from holdfast.domain.moves import FINISHED
+from holdfast.domain.operation import Batch, Doing, Operation
 from holdfast.domain.outbox import NewMessage
 from holdfast.domain.policy import judge_failure
 from holdfast.domain.verdict import Failure, Verdict
@@ -86,6 +87,8 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         self.promoters: list[Callable[[timedelta], None]] = []
         #: What the duties of this process say of themselves, a line each.
         self.health_lines: list[Callable[[], list[str]]] = []
+        #: Operations that others than the engine carry out: what does one batch of them.
+        self.batches: dict[Doing, Callable[[Engine, Operation], Awaitable[Batch]]] = {}
         self._make_calls = calls
         self._find_secret_keys = secret_keys
         self.broker = broker  #: told of jobs that wait, where workers get them from there

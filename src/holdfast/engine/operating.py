@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.domain.job import DeadLetterFilter, JobFilter, JobId, JobRow
 from holdfast.domain.knobs import number, word
 from holdfast.domain.moves import State
-from holdfast.domain.operation import FASTEST, SLOWEST, Doing, Operation, Progress
+from holdfast.domain.operation import BY_FILTER, FASTEST, SLOWEST, Batch, Doing, Operation, Progress
 from holdfast.engine.engine import Engine
 from holdfast.engine.filters import dead_letter_filter, job_filter, plain
 from holdfast.errors import HoldfastError, StoreError, UsageError
@@ -51,8 +51,8 @@ async def begin(engine: Engine, plan: Plan, *, dry_run: bool = False) -> Operati
 
 
 def _operation(engine: Engine, plan: Plan) -> Operation:
-    if plan.doing not in tuple(Doing):
-        raise UsageError(f"{plan.doing!r} is no operation; it is one of {', '.join(Doing)}")
+    if plan.doing not in BY_FILTER:
+        raise UsageError(f"{plan.doing!r} is no operation; it is one of {', '.join(BY_FILTER)}")
     doing = Doing(plan.doing)
     _filter(doing, plan.where)  # as it was said: what is wrong with it is told in those words
     where = plain(plan.where)
@@ -101,15 +101,10 @@ async def _count(engine: Engine, operation: Operation) -> int:
     return await engine.store.count_dead_letters(chosen)
 
 
-class Batch(NamedTuple):
-    done: int
-    refused: int  #: they had moved on
-    cursor: str | None
-    is_last: bool
-
-
 async def do_batch(engine: Engine, operation: Operation, most: int) -> Batch:
     """The next of what matches. Done again after a crash it does nothing twice: what has its new life since is passed by."""
+    if operation.doing in engine.batches:
+        return await engine.batches[operation.doing](engine, operation)
     chosen = _filter(operation.doing, operation.where)
     if isinstance(chosen, JobFilter):
         page = await engine.store.jobs(chosen, after=operation.cursor, limit=most)
@@ -168,3 +163,5 @@ def _verb(engine: Engine, operation: Operation) -> Callable[[JobId], Awaitable[o
         case Doing.REDRIVE:
             queue = operation.options.get("to_queue")
             return lambda job_id: engine.redrive_one(job_id, by=by, queue=queue)
+        case Doing.REPLAY:
+            raise UsageError("this process knows no replays")

@@ -4,6 +4,7 @@ workers in batches, cancellable, on record."""
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from holdfast.domain.access import Action
 from holdfast.domain.moves import State
-from holdfast.domain.operation import FASTEST, SLOWEST, Doing, Operation, Progress
+from holdfast.domain.operation import FASTEST, SLOWEST, Operation, Progress
 from holdfast.engine.operating import Plan, begin
 from holdfast.http.answers import ONLY_LOOKED, answer, token_of
 from holdfast.http.kinds import Asked, Moment, Note, Number, Told, Word
@@ -20,6 +21,15 @@ from holdfast.http.routing import PREFIX, app_of, caller_of, does, router
 
 Some = Annotated[list[Word], Field(min_length=1, max_length=500)]
 OperationIdPath = Annotated[str, Path(description="The operation's id.", max_length=100)]
+
+
+class Doing(StrEnum):
+    """What can be done to everything that matches."""
+
+    REDRIVE = "redrive"
+    DISCARD = "discard"
+    RETRY = "retry"
+    CANCEL = "cancel"
 
 
 class Where(Asked):
@@ -54,14 +64,14 @@ class NewOperation(Asked):
 
 class OperationView(Told):
     id: str
-    doing: Doing
-    where: dict[str, Any]
+    doing: str = Field(description="redrive, discard, retry, cancel or replay.")
+    where: dict[str, Any] = Field(description="The filter; of a replay the webhook, `after` and `before`.")
     by: str
     options: dict[str, Any]
     rate: float | None
     owner: str | None
     progress: Progress
-    matched: int = Field(description="When it began.")
+    matched: int = Field(description="When it began. A replay counts nothing beforehand.")
     done: int
     refused: int = Field(description="They had moved on meanwhile.")
     error: str | None
@@ -107,6 +117,11 @@ async def begin_operation(request: Request, body: NewOperation) -> Response:
     if body.dry_run:
         request.scope[ONLY_LOOKED] = True
         return answer({"dry_run": True, "matched": begun.matched})
+    return begun_answer(request, begun)
+
+
+def begun_answer(request: Request, begun: Operation) -> Response:
+    """Return the 202 of an operation that has begun, with the place where its progress is found."""
     place = f"{request.scope.get('root_path', '')}{PREFIX}/operations/{begun.id}"
     return answer(_view(begun), 202, {"Location": place})
 

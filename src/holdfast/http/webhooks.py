@@ -11,6 +11,7 @@ from pydantic import Field
 from holdfast.domain.access import Action
 from holdfast.domain.webhook import Webhook
 from holdfast.http.answers import answer, token_of
+from holdfast.http.bulk import OperationView, begun_answer
 from holdfast.http.kinds import Asked, Note, Told, Word
 from holdfast.http.routing import app_of, caller_of, does, router
 from holdfast.redaction import redact_text
@@ -72,10 +73,6 @@ class RotateSecretAsked(Asked):
 class ReplayAsked(Asked):
     after: EventId = Field(default="0", description="Behind this event …")
     before: EventId | None = Field(default=None, description="… and before this one; null: up to now.")
-
-
-class Replayed(Told):
-    messages: int
 
 
 class TestSent(Told):
@@ -236,8 +233,8 @@ async def test_webhook(request: Request, webhook_id: WebhookId) -> Response:
 @routes.post(
     "/webhooks/{webhook_id}/replay",
     status_code=202,
-    response_model=Replayed,
-    summary="Tell it again of what happened",
+    response_model=OperationView,
+    summary="Begin to send events again; an operation of workers",
     **does(Action.SUBSCRIBE, 409),
 )
 async def replay_webhook(
@@ -245,7 +242,13 @@ async def replay_webhook(
 ) -> Response:
     known, asked = await reached(request, webhook_id), asked or ReplayAsked()
     before = None if asked.before is None else int(asked.before)
-    told = await app_of(request).replay_webhook(
-        known.id, after=int(asked.after), before=before, token=token_of(request)
+    caller = caller_of(request)
+    begun = await app_of(request).replay_webhook(
+        known.id,
+        after=int(asked.after),
+        before=before,
+        by=caller.name,
+        for_owner=caller.owner,
+        token=token_of(request),
     )
-    return answer({"messages": told}, 202)
+    return begun_answer(request, begun)

@@ -11,17 +11,17 @@ from hashlib import blake2b
 from holdfast.domain.cloudevent import of_test
 from holdfast.domain.job import JobId
 from holdfast.domain.knobs import word
+from holdfast.domain.operation import Operation
 from holdfast.domain.webhook import Webhook
 from holdfast.engine.engine import Engine
-from holdfast.engine.recovering import BATCH
 from holdfast.errors import Conflict, UnknownWebhook, UsageError
 from holdfast.webhooks.choosing import delivery_id, is_alone, read_events
 from holdfast.webhooks.delivering import delivery, find
-from holdfast.webhooks.dispatching import BOOKMARK, deliveries
+from holdfast.webhooks.dispatching import BOOKMARK
 from holdfast.webhooks.envelope import written
 from holdfast.webhooks.receiving import receive
+from holdfast.webhooks.replaying import begin_replay
 from holdfast.webhooks.secrets import current, known, make_seed, revealed
-from holdfast.webhooks.subjects import Subjects
 
 #: Each event is weighed against every webhook, and sent to each that wants it.
 MOST_PER_OWNER, MOST = 20, 1000
@@ -141,10 +141,21 @@ class WebhookVerbs(ABC):
         return answer.id
 
     async def replay_webhook(
-        self, webhook_id: str, *, after: int = 0, before: int | None = None, token: str | None = None
-    ) -> int:
-        """Tell it again of the events behind *after* and before *before* that it wants; how many messages. Their ids are the
-        same as the first time, so that a receiver may pass by what it has seen."""
+        self,
+        webhook_id: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        by: str = "api",
+        for_owner: str | None = None,
+        token: str | None = None,
+    ) -> Operation:
+        """Begin to send the events after *after* and before *before* again, those that the webhook wants.
+
+        Workers do it in batches, as an operation (`app.operation`), since a log may be long. Messages keep their ids, so
+        that a receiver can ignore what it has seen. *for_owner*: the operation belongs to this owner. Raises `Conflict`
+        while the webhook is disabled, or while another replay of it runs.
+        """
         engine = await self.engine()
         webhook = await _outbound(engine, webhook_id)
         if not webhook.is_enabled:
@@ -153,13 +164,7 @@ class WebhookVerbs(ABC):
             )
         if not 0 <= after <= LARGEST or not (before is None or 0 <= before <= LARGEST):
             raise UsageError("after and before are numbers of events")
-        store, subjects, name, done = engine.store, Subjects(engine.store), token or engine.ids.job_id(), 0
-        end = await store.newest_event() if before is None else before - 1  # not what it causes itself
-        while events := [e for e in await store.events(after=after, limit=BATCH) if e.id <= end]:
-            jobs = await deliveries([webhook], events, subjects, replay=name)
-            await engine.enqueue(jobs)
-            done, after = done + len(jobs), events[-1].id
-        return done
+        return await begin_replay(engine, webhook, after, before, by=by, owner=for_owner, token=token)
 
     async def receive_webhook(self, webhook_id: str, headers: Mapping[str, str], body: bytes) -> JobId:
         """Do what a signed message asks: `{"action": "retry", "job": id}`, for jobs of its webhook's owner. The id of the job
