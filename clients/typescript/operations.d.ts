@@ -315,7 +315,7 @@ export interface NewJob {
   /** Whose job it is. A key of an owner may leave it out. */
   owner?: string | null;
   /** A number, or the name of a level: low, normal, high. */
-  priority?: number | string;
+  priority?: number | "low" | "normal" | "high";
   /** Instead of the task's own. */
   queue?: string | null;
   /** Of the service it calls. */

@@ -42,7 +42,7 @@ class NewJob(TypedDict, total=False):
     task: Required[str]  #: Which task; one that this app declares.
     args: dict[str, Any]  #: Its arguments by name, checked as the task declares them.
     owner: str | None  #: Whose job it is. A key of an owner may leave it out.
-    priority: int | str  #: A number, or the name of a level: low, normal, high.
+    priority: int | Literal["low", "normal", "high"]  #: A number, or the name of a level: low, normal, high.
     queue: str | None  #: Instead of the task's own.
     shard: str | None  #: Of the service it calls.
     run_at: datetime | None  #: Not before this moment.
@@ -177,7 +177,7 @@ class JobOptions(TypedDict, total=False):
     """Of a new one, what can be left out."""
 
     owner: str | None  #: Whose job it is. A key of an owner may leave it out.
-    priority: int | str  #: A number, or the name of a level: low, normal, high.
+    priority: int | Literal["low", "normal", "high"]  #: A number, or the name of a level: low, normal, high.
     queue: str | None  #: Instead of the task's own.
     shard: str | None  #: Of the service it calls.
     run_at: datetime | None  #: Not before this moment.

@@ -8,14 +8,14 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from holdfast.domain.access import Action
 from holdfast.domain.moves import State
 from holdfast.domain.operation import FASTEST, SLOWEST, Operation, Progress
 from holdfast.engine.operating import Plan, begin
 from holdfast.http.answers import ONLY_LOOKED, answer, token_of
-from holdfast.http.kinds import Asked, Moment, Note, Number, Told, Word
+from holdfast.http.kinds import Asked, Moment, Note, Number, Told, Word, none_of, when
 from holdfast.http.pages import MOST, LimitQuery, capped
 from holdfast.http.routing import PREFIX, app_of, caller_of, does, router
 
@@ -51,7 +51,29 @@ class Where(Asked):
     died_before: Moment | None = None
 
 
+#: Which filters are of dead letters only, and which of jobs only.
+_OF_DEAD_LETTERS = ("reason", "fingerprint", "died_after", "died_before")
+_OF_JOBS = ("state", "tag", "key", "error_code", "created_after", "created_before")
+
+
+def _states(*allowed: State) -> dict[str, Any]:
+    return {"properties": {"state": {"items": {"enum": [str(state) for state in allowed]}}}}
+
+
+#: What the fields say together, in the words of JSON Schema. `engine.operating` checks the same.
+_TOGETHER: list[Any] = [
+    when("doing", ["redrive", "discard"], where=none_of(_OF_JOBS)),
+    when("doing", ["retry", "cancel"], where=none_of(_OF_DEAD_LETTERS), to_queue={"type": "null"}),
+    when("doing", ["retry"], where=_states(State.FAILED, State.CANCELLED, State.QUEUED, State.PROCESSING)),
+    when("doing", ["cancel"], where=_states(State.QUEUED, State.PROCESSING)),
+    when("doing", ["discard"], reason={"minLength": 1}, to_queue={"type": "null"}),
+    {"if": {"properties": {"doing": {"const": "discard"}}}, "then": {"required": ["reason"]}},
+]
+
+
 class NewOperation(Asked):
+    model_config = ConfigDict(json_schema_extra={"allOf": _TOGETHER})
+
     doing: Doing = Field(examples=["redrive"])
     where: Where = Field(examples=[{"task": ["convert"], "reason": ["NETWORK"]}])
     rate: Annotated[float, Field(ge=SLOWEST, le=FASTEST), Number] | None = Field(

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from holdfast.domain.access import AccessKey, Action, Role
 from holdfast.http.answers import answer, token_of
@@ -37,6 +37,14 @@ class Keys(Told):
 
 
 class NewKey(Asked):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"role": {"const": "owner"}}},
+            "then": {"required": ["owner"], "properties": {"owner": {"type": "string"}}},
+            "else": {"properties": {"owner": {"type": "null"}}},
+        }
+    )
+
     role: Role = Field(examples=["owner"])
     owner: Word | None = Field(default=None, description="For the role owner: whose jobs it reaches.")
     name: Name = Field(default="", description="What people call it.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -57,9 +58,15 @@ def printable(text: str) -> str:
     return text
 
 
+#: What `duration` reads, without spaces.
+_DURATION = (
+    r"^([0-9]{1,12}(\.[0-9]{1,9})?(us|ms|s|m|h|d|w)?|([0-9]{1,12}(\.[0-9]{1,9})?(us|ms|s|m|h|d|w)){2,6})$"
+)
 Span = Annotated[
     str,
-    Field(max_length=60, description='A duration: "30s", "1h30m", "2d".', examples=["30s"]),
+    Field(
+        max_length=60, pattern=_DURATION, description='A duration: "30s", "1h30m", "2d".', examples=["30s"]
+    ),
     AfterValidator(_span),
 ]
 Moment = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_in_range), Field(examples=[_AT])]
@@ -69,6 +76,22 @@ Note = Annotated[
 ]
 #: A JSON number: what is written "5" or true is none, and 5.0 is 5 as JSON Schema has it.
 Number = BeforeValidator(_number)
+
+
+def when(field: str, values: Sequence[str], **properties: Any) -> dict[str, Any]:
+    """Return the words of JSON Schema that bind *properties* where *field* is one of *values*."""
+    return {"if": {"properties": {field: {"enum": list(values)}}}, "then": {"properties": properties}}
+
+
+def none_of(fields: Sequence[str]) -> dict[str, Any]:
+    """Return the words of JSON Schema for an object that has none of *fields*."""
+    return {"properties": {name: {"type": "null"} for name in fields}}
+
+
+def not_both(first: str, second: str) -> dict[str, Any]:
+    """Return the words of JSON Schema that refuse two texts beside each other."""
+    both = (first, second)
+    return {"not": {"required": list(both), "properties": {name: {"type": "string"} for name in both}}}
 
 
 class Asked(BaseModel):

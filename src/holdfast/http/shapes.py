@@ -4,11 +4,11 @@ compares them with what is really sent."""
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from holdfast.http.kinds import Asked, Moment, Note, Number, Span, Told, Word, printable
+from holdfast.http.kinds import Asked, Moment, Note, Number, Span, Told, Word, not_both, printable
 
 MOST_JOBS = 10_000
 _ID = "019a8f6e-2a53-7cc1-9d0e-5f1c7a0b3d42"
@@ -27,7 +27,7 @@ class NewJob(Asked):
     owner: Word | None = Field(
         default=None, description="Whose job it is. A key of an owner may leave it out."
     )
-    priority: Annotated[int, Field(ge=-1000, le=1000), Number] | Word = Field(
+    priority: Annotated[int, Field(ge=-1000, le=1000), Number] | Literal["low", "normal", "high"] = Field(
         default=0, description="A number, or the name of a level: low, normal, high.", examples=["high"]
     )
     queue: Word | None = Field(default=None, description="Instead of the task's own.")
@@ -52,7 +52,8 @@ class NewJob(Asked):
                 "owner": "alice",
                 "deadline": "20m",
                 "dedupe_key": "a.pdf",
-            }
+            },
+            **not_both("run_at", "delay"),
         }
     )
 

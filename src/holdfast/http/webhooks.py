@@ -44,7 +44,9 @@ class NewSecret(WebhookView):
 
 
 class NewWebhook(Asked):
-    url: Annotated[str, Field(max_length=2048)] = Field(examples=["https://hooks.example.com/holdfast"])
+    url: Annotated[str, Field(min_length=1, max_length=2048)] = Field(
+        examples=["https://hooks.example.com/holdfast"]
+    )
     events: list[Word] = Field(
         default_factory=list,
         max_length=50,
