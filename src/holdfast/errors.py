@@ -1,7 +1,7 @@
 """Every error Holdfast raises, in one tree.
 
 HoldfastError
-├── UsageError            the caller's words are off: fix the call
+├── UsageError            the call is wrong: fix it
 │   ├── PayloadError      arguments cannot be stored (not serialisable, too large, wrong type)
 │   ├── UnknownTask       a name that this app does not have
 │   ├── TargetNotAllowed  a URL that must not be called
@@ -13,7 +13,7 @@ HoldfastError
 │   └── UnknownJob        no job has this id
 ├── BadSignature          a message was not signed by whom it says
 ├── Conflict              a person's move lost to the state the job is in
-│   └── Changed           it is not as it was read any more: nothing was done
+│   └── Changed           it changed since you read it; nothing was done
 ├── InsufficientCredits   whoever pays has fewer credits than this costs: nothing was done
 ├── QuotaExceeded         an account has used up what it may in this day or month: nothing was done
 ├── LeaseLost             a worker's write came after its lease had ended: nothing was changed

@@ -79,7 +79,7 @@ async def test_a_line_goes_on_with_the_connection_it_had(lines: Lines) -> None: 
             assert (one, other) == (claim, read)
 
 
-async def test_the_loss_of_one_connection_is_the_end_of_those_that_nobody_uses(lines: Lines) -> None:  # E14
+async def test_the_loss_of_one_connection_is_the_end_of_those_that_nobody_uses(lines: Lines) -> None:  # E51
     """Behind a network that swallows everything each would take its time to be found out."""
     async with lines.take("read") as read, lines.take("claim") as claim:
         pass
@@ -93,7 +93,7 @@ async def test_the_loss_of_one_connection_is_the_end_of_those_that_nobody_uses(l
 
 async def test_a_caller_who_gives_up_ends_its_statement_and_its_connection_and_no_other(
     lines: Lines, postgres_url: str
-) -> None:  # E14
+) -> None:  # E51
     async with lines.take("read") as read, lines.take("claim") as claim:
         pass
 
@@ -112,7 +112,7 @@ async def test_a_caller_who_gives_up_ends_its_statement_and_its_connection_and_n
 @pytest.mark.parametrize("tls", ["prefer", "disable"])  # the driver's own default, and that of these tests
 async def test_a_caller_who_gives_up_while_a_connection_is_made_leaves_nothing_behind(
     postgres_url: str, postgres_proxy: Proxy, tls: str
-) -> None:  # E14
+) -> None:  # E51
     lines = Lines(f"{postgres_proxy.route(postgres_url)}?sslmode={tls}")
     untold: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, told: untold.append(told))
@@ -136,7 +136,7 @@ async def test_a_caller_who_gives_up_while_a_connection_is_made_leaves_nothing_b
 
 async def test_whoever_waits_on_while_the_store_is_closed_does_not_make_it_listen_again(
     postgres_url: str,
-) -> None:  # E14
+) -> None:  # E51
     store = PostgresStore(postgres_url, SystemClock(), SystemThreads())
     for _ in range(2):  # a store may be opened again
         await store.open()

@@ -19,7 +19,7 @@ from holdfast.engine.ports import Heart, Store
 from holdfast.errors import LeaseLost, StoreUnavailable
 from tests.simulation.loop import Actor, SimLoop, SimThreads
 
-#: Calls that may arrive twice, the second time much later: each is repeatable (law 3).
+#: Calls that may arrive twice, the second time much later: each is repeatable (rule 3 of docs/explanation/reliability.md).
 REPEATABLE = frozenset(
     {"settle", "enqueue", "reclaim", "promote", "time_out", "close_session", "record_step"}
 )

@@ -1,6 +1,6 @@
 """The oracle of all nets here: a job as its events tell it, and what must be true of it (E2–E9).
 
-It knows the laws and no store. It is stepped by the event log alone, so a store that moves a job without saying so, says so
+It knows the rules of docs/explanation/reliability.md and no store. It is stepped by the event log alone, so a store that moves a job without saying so, says so
 without moving it, or says so twice, disagrees with it.
 """
 

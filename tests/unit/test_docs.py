@@ -83,6 +83,16 @@ def test_every_link_of_this_page_leads_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{_name(page)} links to {link}"
 
 
+def test_the_index_of_decisions_names_each_by_its_title() -> None:
+    folder = ROOT / "docs" / "adr"
+    pages = sorted(page for page in folder.glob("*.md") if page.name != "README.md")
+    titles = [page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for page in pages]
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^- \[(.+)\]\((.+)\)$", index, re.MULTILINE) == [
+        (title, page.name) for title, page in zip(titles, pages, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("tool", ["reference", "promises"])
 def test_the_generated_pages_are_current(tool: str) -> None:
     """In a process of its own: codes that other tests have registered are not part of the page."""

@@ -1,4 +1,4 @@
-"""Lanes and what holds them: a hold belongs to a queue, a task, a lane or a dependency, never to a job (law 7).
+"""Lanes and what holds them: a hold belongs to a queue, a task, a lane or a dependency, never to a job (rule 7 of docs/explanation/reliability.md).
 
 A lane is held while any scope that covers it is. Held jobs are not touched: the claim passes the lane by.
 """

@@ -45,7 +45,7 @@ def _is_number(text: str) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proviso:
     """*versions*: the job must be one of these when the move is made, else `Changed`; None: whatever it is.
-    *token*: names the call. One that was carried out is answered again and not done twice (law 3)."""
+    *token*: names the call. One that was carried out is answered again and not done twice (rule 3 of docs/explanation/reliability.md)."""
 
     versions: frozenset[Version] | None = None
     token: str | None = None

@@ -66,7 +66,7 @@ class OutboxStore(Protocol):
 
     async def wait_for_messages(self, topics: Collection[str], timeout: float) -> None:
         """Return early when one of *topics* may be due: it was published, here or elsewhere, also on a connection of somebody's
-        own, once that is committed. A hint only: the take is the truth (law 5). What is rung between a take and this call is
+        own, once that is committed. A hint only: the take is the truth (rule 5 of docs/explanation/reliability.md). What is rung between a take and this call is
         not missed. One that is due later by itself (`next_message`) does not ring everywhere: wait no longer than that."""
 
     async def messages(

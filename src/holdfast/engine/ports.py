@@ -1,8 +1,8 @@
 """What the engine needs from the outside world, and nothing more. The docstrings are the contract.
 
 Every store passes the same suite (`tests/contract`). Store methods take durations, never a moment of "now":
-the store's own clock decides (law 4). Every write by a worker carries its lease (law 1), and any write may be
-sent again because its answer was lost: same effect once, and no second event (law 3).
+the store's own clock decides (rule 4 of docs/explanation/reliability.md). Every write by a worker carries its lease (rule 1 of docs/explanation/reliability.md), and any write may be
+sent again because its answer was lost: same effect once, and no second event (rule 3 of docs/explanation/reliability.md).
 """
 
 from __future__ import annotations
@@ -410,7 +410,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
 
     # -- waking -----------------------------------------------------------------------------------------------------
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:
-        """Return early when work may have arrived. A hint only: the claim is the truth (law 5)."""
+        """Return early when work may have arrived. A hint only: the claim is the truth (rule 5 of docs/explanation/reliability.md)."""
 
     async def wait_for_end(self, job_id: JobId, timeout: float) -> None:
         """Return early when the job may have ended. A hint only."""

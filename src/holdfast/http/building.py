@@ -110,7 +110,7 @@ def _tell_errors(site: FastAPI, bodies: Bodies) -> None:
 def _by_status(request: Request, error: HTTPException) -> Problem:
     match error.status_code:
         case 404:
-            return Problem("NOT_FOUND", "there is nothing at this path")
+            return Problem("NOT_FOUND", "no route has this path; GET /api/v1/openapi.json lists them")
         case 405:
             allow = ", ".join(sorted(_methods(request.app.router.routes, request)))
             return Problem("METHOD_NOT_ALLOWED", f"this path takes: {allow}", headers={"Allow": allow})

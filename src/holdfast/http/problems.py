@@ -52,7 +52,7 @@ CODES: dict[str, Code] = {
     "UNAUTHENTICATED": Code(401, "A valid key is needed"),
     "INSUFFICIENT_CREDITS": Code(402, "Whoever pays has too few credits"),
     "FORBIDDEN": Code(403, "This key may not do that"),
-    "NOT_FOUND": Code(404, "There is no such thing"),
+    "NOT_FOUND": Code(404, "Not found"),
     "EXPIRED": Code(lookup("EXPIRED").status, "It was kept for its time and then removed"),
     "METHOD_NOT_ALLOWED": Code(405, "Not by this method"),
     "CONFLICT": Code(409, "The state it is in does not allow that"),

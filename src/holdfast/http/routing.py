@@ -115,7 +115,7 @@ class Route(APIRoute):
             if query:
                 _refuse_unknown(query, known)
             if "\x00" in request.scope["path"]:
-                raise Problem("NOT_FOUND", "there is nothing at this path")
+                raise Problem("NOT_FOUND", "no route has this path; GET /api/v1/openapi.json lists them")
             if takes_body:
                 _refuse_other_media(request)
             if not is_kept or HEADER not in request.headers:

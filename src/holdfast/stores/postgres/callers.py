@@ -1,6 +1,6 @@
 """Enqueue and publish inside the caller's own transaction: asyncpg, psycopg (sync, async), SQLAlchemy (sync, async), Django.
 
-The plan of statements is the same; only the way to run one differs. The caller's commit must be durable (law 8).
+The plan of statements is the same; only the way to run one differs. The caller's commit must be durable (rule 8 of docs/explanation/reliability.md).
 What can be refused is refused before the first write, because a failed statement would undo the caller's transaction.
 Hooks run in the caller's transaction too, on the caller's connection.
 """

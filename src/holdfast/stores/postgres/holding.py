@@ -1,4 +1,4 @@
-"""Holds: what claims pass by. A hold is one row, read by the claim itself; held jobs are not touched (law 7)."""
+"""Holds: what claims pass by. A hold is one row, read by the claim itself; held jobs are not touched (rule 7 of docs/explanation/reliability.md)."""
 
 from __future__ import annotations
 

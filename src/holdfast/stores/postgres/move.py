@@ -1,7 +1,7 @@
 """One operation on one connection: its events, its hooks.
 
 The verbs (`intake`, `settling`, `recovering`, `people`) are functions that make their guarded writes through a `Move`
-(law 1). Most statements record their own events; what is left is the move's to record. The hooks are told before the
+(rule 1 of docs/explanation/reliability.md). Most statements record their own events; what is left is the move's to record. The hooks are told before the
 commit, so that what they write happens with the move or not at all.
 """
 

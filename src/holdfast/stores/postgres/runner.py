@@ -14,7 +14,7 @@ from holdfast.stores.postgres.refusals import PASSING
 
 T = TypeVar("T")
 
-#: How often an operation is sent before the trouble is told: each is repeatable (law 3).
+#: How often an operation is sent before the trouble is told: each is repeatable (rule 3 of docs/explanation/reliability.md).
 TRIES = 4
 #: Seconds before the second try; three times as long before each one after.
 FIRST_PAUSE = 0.02

@@ -1,7 +1,7 @@
 """Enqueue and publish inside the caller's own transaction: sqlite3, aiosqlite, SQLAlchemy (sync, async), Django.
 
 Whatever the library, underneath there is a `sqlite3.Connection` that the caller has begun a transaction on. Our
-statements run there, and commit or roll back with the caller's. Its commits must be as durable as ours (law 8).
+statements run there, and commit or roll back with the caller's. Its commits must be as durable as ours (rule 8 of docs/explanation/reliability.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One operation inside one transaction of the writer: its moment, its events, its hooks.
 
 A `Move` reads the clock once and allocates event numbers; the verbs (`intake`, `claims`, `settling`, `recovering`,
-`people`) are functions that make their guarded writes through it (law 1). The events are appended and the hooks told
+`people`) are functions that make their guarded writes through it (rule 1 of docs/explanation/reliability.md). The events are appended and the hooks told
 before the commit, so that they happen with the move or not at all.
 """
 

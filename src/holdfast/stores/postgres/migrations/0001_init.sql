@@ -1,7 +1,7 @@
 -- State is which small table holds the id: ready or deferred (queued), lease (processing), done (ended).
 -- The job's own row never changes. Why this layout: docs/adr/0002-postgres-layout-and-driver.md.
 
--- The store's clock decides (law 4), never the transaction's now(). Tests move it by the setting.
+-- The store's clock decides (rule 4 of docs/explanation/reliability.md), never the transaction's now(). Tests move it by the setting.
 CREATE FUNCTION holdfast.clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS
 $$ SELECT clock_timestamp() + coalesce(nullif(current_setting('holdfast.clock_offset', true), ''), '0')::interval $$;
 
@@ -244,7 +244,7 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- The row as people know it (SPEC E3a).
+-- The row as people know it.
 CREATE VIEW holdfast.jobs AS
 SELECT j.id, n.task, n.queue, j.owner, -j.prio AS priority,
        CASE WHEN f.state = 3 THEN 'complete' WHEN f.state = 4 THEN 'failed' WHEN f.state = 5 THEN 'cancelled'

@@ -134,7 +134,7 @@ CREATE TABLE holdfast_event (
 ) STRICT;
 CREATE INDEX holdfast_event_job ON holdfast_event (job) WHERE job IS NOT NULL;
 
--- The row as people know it (SPEC E3a).
+-- The row as people know it.
 CREATE VIEW holdfast_jobs AS
 SELECT j.uid AS id, l.task, l.queue, j.owner, -j.prio AS priority,
        CASE j.phase WHEN 0 THEN 'queued' WHEN 1 THEN 'queued' WHEN 2 THEN 'processing'
