@@ -148,6 +148,11 @@ export interface ExplanationView {
   expected_at: string | null;
 }
 
+export interface Forgotten {
+  name: string;
+  forgotten: boolean;
+}
+
 export interface HealthView {
   /** The worst of all checks. */
   status: Level;
@@ -991,6 +996,9 @@ export declare class Operations {
 
   /** End its pause */
   resumeSchedule(name: string, options?: NamedOptions): Promise<Resumed>;
+
+  /** Remove one that no code declares any more; a declared one begins again with its next tick */
+  forgetSchedule(name: string, options?: NamedOptions): Promise<Forgotten>;
 
   /** The owners that the policy file names */
   listOwners(options?: CallOptions): Promise<Owners>;

@@ -403,6 +403,16 @@ export class Operations {
     }, options);
   }
 
+  forgetSchedule(name, options = {}) {
+    return this.send({
+      method: "POST",
+      path: `/api/v1/schedules/${part(name)}/forget`,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
+      answers: { 200: "json" },
+    }, options);
+  }
+
   listOwners(options = {}) {
     return this.send({
       method: "GET",

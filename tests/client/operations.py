@@ -76,6 +76,7 @@ def uses(client: Any, live: Live) -> list[Use]:
         Use("list_schedules"),
         Use("pause_schedule", ("nightly",)),
         Use("resume_schedule", ("nightly",)),
+        Use("forget_schedule", ("nightly",)),
         Use("list_owners"),
         Use("get_owner", ("uma",)),
         Use("list_workers"),

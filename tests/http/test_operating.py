@@ -87,6 +87,18 @@ async def test_schedules_are_shown_and_paused() -> None:  # E39, E66
     assert (await call("pause_schedule", name="nothing", house=house)).status_code == 404
 
 
+async def test_a_schedule_that_no_code_declares_is_forgotten() -> None:  # E39, E66
+    house = new_house()
+    store = (await house.app.engine()).store
+    now = await store.now()
+    await store.tick("old", before=None, last=now, due=now + timedelta(minutes=5))
+    assert len((await call("list_schedules", house=house)).json()["schedules"]) == 1
+    told = await call("forget_schedule", name="old", house=house)
+    assert (told.status_code, told.json()) == (200, {"name": "old", "forgotten": True})
+    assert (await call("list_schedules", house=house)).json() == {"schedules": []}
+    assert (await call("forget_schedule", name="old", house=house)).status_code == 404
+
+
 async def test_an_owner_sees_what_it_may_use_and_has_used(tmp_path: Path) -> None:  # E18, E66
     file = tmp_path / "holdfast.toml"
     file.write_text(

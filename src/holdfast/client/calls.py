@@ -23,6 +23,7 @@ from holdfast.client.shapes import (
     EnqueuedView,
     EventPage,
     ExplanationView,
+    Forgotten,
     GetDeadLetterQuery,
     GetJobEventsQuery,
     GetJobQuery,
@@ -468,6 +469,17 @@ def resume_schedule(name: str, *, idempotency_key: str | None = None) -> Call[Re
         path=f"/api/v1/schedules/{part(name)}/resume",
         headers={"Idempotency-Key": idempotency_key},
         answers={200: Resumed},
+        takes_key=True,
+    )
+
+
+def forget_schedule(name: str, *, idempotency_key: str | None = None) -> Call[Forgotten]:
+    """Remove one that no code declares any more; a declared one begins again with its next tick."""
+    return Call(
+        method="POST",
+        path=f"/api/v1/schedules/{part(name)}/forget",
+        headers={"Idempotency-Key": idempotency_key},
+        answers={200: Forgotten},
         takes_key=True,
     )
 

@@ -419,6 +419,11 @@ class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
     expected_at: datetime | None = None
 
 
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    forgotten: bool
+
+
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     status: str  #: The worst of all checks.
     checks: list[CheckView]

@@ -1,4 +1,4 @@
-"""`/schedules`: which there are and when they tick; pause and resume one."""
+"""`/schedules`: which there are and when they tick; pause, resume and forget one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from holdfast.domain.access import Action
 from holdfast.domain.lanes import Held, ScopeKind
 from holdfast.domain.schedule import Cron, Schedule, describe
 from holdfast.engine.lanestore import Tick
+from holdfast.errors import UsageError
 from holdfast.http.answers import answer
 from holdfast.http.kinds import Told
 from holdfast.http.lanes import HeldView, NamePath, PauseAsked, Paused, Resumed, pause, resume
+from holdfast.http.problems import Problem
 from holdfast.http.routing import app_of, does, door_of, router
 from holdfast.http.views import held_view
 
@@ -30,6 +32,11 @@ class ScheduleView(Told):
 
 class Schedules(Told):
     schedules: list[ScheduleView]
+
+
+class Forgotten(Told):
+    name: str
+    forgotten: bool
 
 
 routes = router("schedules")
@@ -60,6 +67,20 @@ async def pause_schedule(request: Request, name: NamePath, body: PauseAsked | No
 )
 async def resume_schedule(request: Request, name: NamePath) -> Response:
     return await resume(request, ScopeKind.SCHEDULE, name)
+
+
+@routes.post(
+    "/schedules/{name}/forget",
+    response_model=Forgotten,
+    summary="Remove one that no code declares any more; a declared one begins again with its next tick",
+    **does(Action.OPERATE),
+)
+async def forget_schedule(request: Request, name: NamePath) -> Response:
+    try:
+        await app_of(request).forget_schedule(name)
+    except UsageError as error:
+        raise Problem("NOT_FOUND", str(error)) from None
+    return answer({"name": name, "forgotten": True})
 
 
 def _view(
