@@ -108,7 +108,9 @@ Catch `HoldfastError` to catch everything but the three that handlers raise. All
 
 A failed attempt has a code. `transient`, `throttled` and `unknown` failures are tried again while the task's policy
 allows it; `permanent` ones are not. The message is what people see; technical detail is in the attempt.
-`Fatal(code=…)` and `Retryable(code=…)` may use codes of your own.
+`Fatal(code=…)` and `Retryable(code=…)` may use codes of your own. `app.error_code("GW_5XX", "The gateway is down.")` declares what
+people see of a failure with that code that brings no words of its own: jobs that fail fast (`fail_code`), `app.reject` without a
+message, a rule that answers a code, a code that an external worker reports.
 
 | Code | Class | HTTP status | Message |
 |---|---|---|---|

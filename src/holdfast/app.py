@@ -144,7 +144,8 @@ class Holdfast(Declaring, Relaying, Verbs):
             self._ids,
             *given,
             broker,
-            self._secret_keys,
+            secret_keys=self._secret_keys,
+            codes=self.codes,
         )
         engine.schedules = self.schedules
         engine.batches[Doing.REPLAY] = replay_batch
@@ -158,7 +159,9 @@ class Holdfast(Declaring, Relaying, Verbs):
         """One that needs no running loop, and opens nothing."""
         self._check_policies()
         given = self._clock, self._rng, self._ids
-        return Engine(self._make_store(), self.tasks, self.settings, *given, observers=self.observers)
+        return Engine(
+            self._make_store(), self.tasks, self.settings, *given, observers=self.observers, codes=self.codes
+        )
 
     def _make_store(self) -> Store:
         store = self._given_store or make_store(self.url, self._clock, self._threads)

@@ -12,6 +12,7 @@ from holdfast.credits.verbs import Credits
 from holdfast.domain.breaker import BreakerPolicy
 from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.classify import Rule
+from holdfast.domain.codes import Code, declare
 from holdfast.domain.duration import Duration
 from holdfast.domain.errand import AGAIN_AFTER, Encode
 from holdfast.domain.guard import DependencyPolicy
@@ -53,6 +54,7 @@ class Declaring(ABC):
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: dict[str, Schedule] = {}
         self.topics: dict[str, Topic] = {}
+        self.codes: dict[str, Code] = {}  #: error codes of its own
         self._reloader = Reloader(policies)
         self.admission = Admission(lambda: self.policies)
         self.errands = Errands(self.tasks, make_errand_books)
@@ -228,6 +230,24 @@ class Declaring(ABC):
             a_function("probe", asked, "a URL, or an async function")
             self.admission.probes[word("name", name)] = asked
         self.admission.dependencies[word("name", name)] = policy
+
+    def error_code(self, name: str, message: str, *, error_class: str = "unknown") -> None:
+        """Declare an error code of this app: `app.error_code("GW_5XX", "The gateway is down.")`.
+
+        The message is what people see of a failure that has this code and no words of its own: a job that fails fast
+        (`fail_code`), a `reject` without a message, a rule that answers a code, an external worker that reports one.
+
+        Args:
+            name: The code.
+            message: One line for people.
+            error_class: What a failure named by a rule is: "transient", "throttled", "unknown" (tried again) or "permanent".
+
+        Raises:
+            UsageError: The code is one of the engine's, or is declared with another meaning.
+        """
+        declare(
+            self.codes, word("name", name), typed("message", message, str, "one line for people"), error_class
+        )
 
     def queue(self, name: str, limits: Limits) -> None:
         """The limits of a queue as a whole."""

@@ -12,6 +12,7 @@ from holdfast.credits.verbs import Credits
 from holdfast.domain.credit import Account
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
+from holdfast.domain.verdict import Complete
 from holdfast.engine.ports import Moved, Reclaim, Retention, Transaction
 from holdfast.engine.tasks import Policy
 from holdfast.errors import Conflict, InsufficientCredits, QuotaExceeded, UnknownAccount, UsageError
@@ -198,7 +199,7 @@ async def test_a_completion_in_the_users_transaction_is_captured_with_it(shop: S
     await shop.enqueue()
     claimed = await shop.world.claim_one()
     async with shop.store.transaction() as connection:
-        await shop.store.complete_in(connection, claimed.lease, "1", timedelta())
+        await shop.store.complete_in(connection, claimed.lease, Complete("1"), timedelta())
     assert await shop.stands() == (2, 0, 1, 0)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.domain.job import DeadLetterFilter, JobFilter, JobId, JobSpec, Lease, NewJob, Settlement
 from holdfast.domain.moves import Kind
-from holdfast.domain.verdict import Release, RetryAfter, Verdict
+from holdfast.domain.verdict import Complete, Release, RetryAfter, Verdict
 from holdfast.engine.ports import Moved, Reclaim, Retention, Transaction
 from holdfast.errors import LeaseLost
 from holdfast.wiring import SystemIds
@@ -174,6 +174,26 @@ async def test_hooks_are_told_the_same_of_lost_late_and_stuck_attempts(world: Wo
     await is_on_record(world, told)
 
 
+async def test_a_completion_says_what_the_service_behind_it_answered(world: World) -> None:  # E60
+    """In a batch with one that says nothing, and in a handler's own transaction."""
+    told = listen(world)
+    ids = [await world.enqueue() for _ in range(3)]
+    claimed = [await world.claim_one() for _ in ids]
+    statuses = {one.lease.job_id: status for one, status in zip(claimed, (200, None, 207), strict=True)}
+    first, second, third = (Complete("1", statuses[one.lease.job_id]) for one in claimed)
+    ends = zip(claimed, (first, second), strict=False)
+    await world.store.settle([Settlement(one.lease, end, 1, SPENT) for one, end in ends])
+    async with world.store.transaction() as connection:
+        await world.store.complete_in(connection, claimed[2].lease, third, SPENT)
+    events = await world.store.events(after=0, limit=100)
+    seen = {event.job_id: event.meta for event in events if event.kind == "complete"}
+    assert seen == {
+        job_id: {"duration_ms": 1500} | ({"gateway_http_status": status} if status else {})
+        for job_id, status in statuses.items()
+    }
+    await is_on_record(world, told)
+
+
 async def test_hooks_are_told_what_the_events_say(world: World) -> None:  # E60
     told = listen(world)
     await world.enqueue()
@@ -182,7 +202,7 @@ async def test_hooks_are_told_what_the_events_say(world: World) -> None:  # E60
     await world.store.settle([Settlement(claimed.lease, release())])  # its worker does not know the attempt
     claimed = await world.claim_one()
     async with world.store.transaction() as connection:
-        await world.store.complete_in(connection, claimed.lease, "1", SPENT)
+        await world.store.complete_in(connection, claimed.lease, Complete("1"), SPENT)
     other = await world.enqueue(delay=MINUTE)
     await world.store.retry(other, "ann", kind=Kind.manual_retry)
     await world.store.cancel(other, "ann", "enough")
@@ -261,7 +281,7 @@ def settle_as(verdict: Verdict) -> Callable[[World], Awaitable[None]]:
 async def complete_in(world: World) -> None:
     [lease] = await held(world)
     async with world.store.transaction() as connection:
-        await world.store.complete_in(connection, lease, "1", SPENT)
+        await world.store.complete_in(connection, lease, Complete("1"), SPENT)
 
 
 async def reclaim(world: World) -> None:

@@ -133,8 +133,11 @@ async def test_breakers_tell_of_themselves_in_events(app: Holdfast) -> None:  # 
     assert {event.meta["dependency"] for event in told} == {"gateway"}
 
 
-async def test_fail_fast_ends_jobs_without_a_call(app: Holdfast) -> None:  # E21
+@pytest.mark.parametrize("declared", ["The gateway is down; come back later.", ""])
+async def test_fail_fast_ends_jobs_without_a_call(app: Holdfast, declared: str) -> None:  # E21
     service = Service()
+    if declared:
+        app.error_code("GATEWAY_DOWN", declared, error_class="transient")
     app.dependency(
         "gateway",
         breaker=BreakerPolicy(
@@ -154,7 +157,10 @@ async def test_fail_fast_ends_jobs_without_a_call(app: Holdfast) -> None:  # E21
             late = await convert.enqueue(100)
             with pytest.raises(JobFailed):
                 await late.result("10s")
-        assert ((await app.job(late.id)).error_code, service.calls) == ("GATEWAY_DOWN", before)
+        row = await app.job(late.id)
+        assert (row.error_code, service.calls) == ("GATEWAY_DOWN", before)
+        said = declared or "A service it needs is down; calls to it are stopped for now."
+        assert row.error_message == said  # and not that something unexpected went wrong
 
 
 async def test_answers_of_a_healthy_service_never_open_it(app: Holdfast) -> None:  # E20

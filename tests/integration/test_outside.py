@@ -52,6 +52,15 @@ async def test_no_worker_of_ours_takes_it_and_a_report_ends_it(app: Holdfast) ->
     assert (row.result, row.attempt) == (7, 1)
 
 
+async def test_a_code_that_the_app_declares_speaks_in_its_words(app: Holdfast) -> None:  # E14
+    app.error_code("NO_RUBRIC", "There is no rubric for this skill.", error_class="permanent")
+    handle = await grade(app).enqueue("an essay")
+    await app.end(handle.id, Failed("NO_RUBRIC", "rubric.json: not found"), **FIRST)
+    assert (await app.job(handle.id)).error_message == "There is no rubric for this skill."
+    refused = await app.reject("grade", {"text": ""}, "NO_RUBRIC")
+    assert (await app.job(refused)).error_message == "There is no rubric for this skill."
+
+
 async def test_an_end_may_overtake_its_beginning(app: Holdfast) -> None:  # E45
     handle = await grade(app).enqueue("an essay")
     assert (await app.end(handle.id, Done(7), **FIRST)).answer is Reply.APPLIED

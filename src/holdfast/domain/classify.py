@@ -7,14 +7,14 @@ is imported here: who does not use them does not pay for them.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 
-from holdfast.domain.codes import ErrorClass, lookup
+from holdfast.domain.codes import NONE_DECLARED, Code, ErrorClass, lookup
 from holdfast.domain.duration import optional
 from holdfast.domain.fingerprint import fingerprint
 from holdfast.domain.policy import Retry
@@ -133,8 +133,9 @@ def classify(
     policy: Retry | None = None,
     rules: tuple[Rule, ...] = (),
     now: datetime | None = None,
+    codes: Mapping[str, Code] = NONE_DECLARED,
 ) -> Failure:
-    """Say what *error* is. The task's own rules win, then its exception lists, then ours."""
+    """Say what *error* is. The task's own rules win, then its exception lists, then ours; *codes* are the app's own."""
     status = None if type(error) in _BARE else http_status(error)
     said = next((said for rule in rules if (said := rule(error))), None)
     # What the handler raised on purpose is its last word; a rule may only name it.
@@ -142,7 +143,7 @@ def classify(
         said if isinstance(said, (Retryable, Fatal)) and not isinstance(error, (Retryable, Fatal)) else error
     )
     code = said if isinstance(said, str) else _code_of(word, status)
-    known = lookup(code)
+    known = lookup(code, codes)
     error_class = known.error_class
     after: timedelta | None = None
     match word:

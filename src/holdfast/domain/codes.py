@@ -5,8 +5,10 @@ Technical detail goes to logs and the attempt; a person sees the line, never a s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from holdfast.errors import UsageError
 
@@ -39,9 +41,32 @@ def register(name: str, error_class: ErrorClass, status: int, message: str) -> C
     return code
 
 
-def lookup(name: str) -> Code:
-    """The code of this *name*; one that nobody registered is an unknown error with its own name."""
-    return _CODES.get(name) or Code(name, U, 500, _CODES["UNKNOWN"].message)
+#: The codes of an app that declares none.
+NONE_DECLARED: Mapping[str, Code] = MappingProxyType({})
+
+
+def declare(declared: dict[str, Code], name: str, message: str, error_class: str) -> None:
+    """Add a code of an app to those it has *declared*. Codes of the engine keep their meaning."""
+    try:
+        kind = ErrorClass(error_class)
+    except ValueError:
+        known = ", ".join(one.value for one in ErrorClass)
+        raise UsageError(f"error_class is {error_class!r:.60}; it is one of {known}") from None
+    if name in _CODES:
+        raise UsageError(f"{name} is a code of the engine and keeps its message; choose another name")
+    code = Code(name, kind, 500, message)
+    if declared.setdefault(name, code) != code:
+        raise UsageError(f"the code {name} is declared already with another meaning: {declared[name]}")
+
+
+def lookup(name: str, declared: Mapping[str, Code] = NONE_DECLARED) -> Code:
+    """Return the code of this *name*; one that is neither declared nor the engine's is an unknown error with its own name."""
+    return declared.get(name) or _CODES.get(name) or Code(name, U, 500, _CODES["UNKNOWN"].message)
+
+
+def is_known(name: str, declared: Mapping[str, Code] = NONE_DECLARED) -> bool:
+    """Return whether an app has *declared* this code, or the engine has it."""
+    return name in declared or name in _CODES
 
 
 def all_codes() -> list[Code]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from holdfast.domain.codes import ErrorClass, lookup
+from holdfast.domain.codes import NONE_DECLARED, Code, ErrorClass, is_known, lookup
 from holdfast.domain.tracebacks import Traceback
 
 
@@ -24,10 +25,19 @@ class Failure:
     traceback: Traceback | None = None  #: where it was raised
 
     @classmethod
-    def of(cls, code: str, detail: str = "") -> Failure:
-        """A failure that the engine itself found, with the registered words for it."""
-        known = lookup(code)
+    def of(cls, code: str, detail: str = "", codes: Mapping[str, Code] = NONE_DECLARED) -> Failure:
+        """Return a failure that the engine itself found, in the words of the app's *codes* or the engine's."""
+        known = lookup(code, codes)
         return cls(code, known.message, known.error_class, detail)
+
+    @classmethod
+    def held(cls, code: str, detail: str, codes: Mapping[str, Code]) -> Failure:
+        """Return the failure of a job that was not called, because a breaker is open; *code* names it.
+
+        A code that nobody has declared means what `CIRCUIT_OPEN` means.
+        """
+        words = code if is_known(code, codes) else "CIRCUIT_OPEN"
+        return replace(cls.of(words, detail, codes), code=code)
 
     def because(self, code: str) -> Failure:
         """The same failure, ended for another reason; the first reason stays readable in the detail."""
@@ -39,6 +49,7 @@ class Failure:
 @dataclass(frozen=True, slots=True)
 class Complete:
     result: str | None  #: JSON text; None when the task keeps no result
+    gateway_status: int | None = None  #: what the service behind it answered, where the handler says so
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, cast
 
 from holdfast.domain.job import Attempt, Claimed, JobId, Lease
-from holdfast.domain.knobs import a_function, word
+from holdfast.domain.knobs import a_function, whole, word
 from holdfast.domain.lanes import Dependency
+from holdfast.domain.verdict import Complete
 from holdfast.engine.artefacts import Keeper
 from holdfast.engine.attempt_log import AttemptLog
 from holdfast.engine.payload import decode_any, encode
@@ -81,6 +82,7 @@ class Job:
     __slots__ = (
         "_claimed",
         "_clock",
+        "_gateway_status",
         "_keeper",
         "_started",
         "_steps",
@@ -105,6 +107,7 @@ class Job:
         self._claimed, self._store, self._clock, self._started = claimed, store, clock, started
         self._steps: dict[str, str] | None = None
         self._keeper = keeper
+        self._gateway_status: int | None = None
         self.said: AttemptLog | None = None  #: what was said so far; most handlers say nothing
         self.cancelled = (
             False  #: set when the job was cancelled or its lease was lost; a sync handler should look
@@ -149,6 +152,18 @@ class Job:
     @property
     def owner(self) -> str | None:
         return self._claimed.owner
+
+    @property
+    def gateway_status(self) -> int | None:
+        """The HTTP status that the service behind this job answered with; set it, and the event `complete` tells it.
+
+        Of an attempt that fails, the status is read from the exception. A handler in a process of its own cannot set it.
+        """
+        return self._gateway_status
+
+    @gateway_status.setter
+    def gateway_status(self, status: int) -> None:
+        self._gateway_status = whole("gateway_status", status, 100, 599)
 
     @property
     def trace(self) -> str | None:
@@ -239,7 +254,8 @@ class Job:
         async with self._store.transaction() as connection:
             yield connection
             spent = self._clock.monotonic() - self._started
-            await self._store.complete_in(connection, self.lease, text, timedelta(seconds=spent))
+            end = Complete(text, self._gateway_status)
+            await self._store.complete_in(connection, self.lease, end, timedelta(seconds=spent))
         self.completed = True
 
 

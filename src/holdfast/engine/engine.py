@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
 from holdfast.domain.classify import classify
+from holdfast.domain.codes import NONE_DECLARED, Code
 from holdfast.domain.duration import Duration, optional
 from holdfast.domain.job import (
     Artefact,
@@ -74,6 +75,7 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         calls: Callable[[], Calls] | None = None,
         broker: Broker | None = None,
         secret_keys: Callable[[], tuple[bytes, ...]] | None = None,
+        codes: Mapping[str, Code] = NONE_DECLARED,
     ) -> None:
         self.store, self.tasks, self.settings = store, tasks, settings
         self.clock, self.rng, self.ids = clock, rng, ids
@@ -91,6 +93,7 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         self.batches: dict[Doing, Callable[[Engine, Operation], Awaitable[Batch]]] = {}
         self._make_calls = calls
         self._find_secret_keys = secret_keys
+        self.codes = codes  #: error codes that the app declares
         self.broker = broker  #: told of jobs that wait, where workers get them from there
 
     @cached_property
@@ -148,7 +151,7 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
 
     async def reject(self, job: NewJob, code: str, message: str | None = None) -> JobId:
         """Put a refused input on record as failed, without a dead letter."""
-        failure = Failure.of(code)
+        failure = Failure.of(code, codes=self.codes)
         if message is not None:
             failure = Failure(code, message, failure.error_class)
         await self.store.reject(job, failure)
@@ -164,7 +167,14 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
     def failure_of(self, error: BaseException, task: str) -> Failure:
         """What an exception of this task's handler means."""
         policy = self.tasks[task].policy
-        return classify(error, task=task, policy=policy.retry, rules=policy.rules, now=self.clock.now())
+        return classify(
+            error,
+            task=task,
+            policy=policy.retry,
+            rules=policy.rules,
+            now=self.clock.now(),
+            codes=self.codes,
+        )
 
     def judge_failure(self, claimed: Claimed, failure: Failure, elapsed: timedelta) -> Verdict:
         left = claimed.until_deadline

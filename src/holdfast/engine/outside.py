@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from holdfast.domain.codes import Code
 from holdfast.domain.duration import duration
 from holdfast.domain.job import JobId, JobRow, Lease, Settlement
 from holdfast.domain.knobs import word
@@ -27,6 +29,7 @@ class Outside:
     store: Store
     tasks: dict[str, Task[Any, Any]]
     keeper: Keeper
+    codes: Mapping[str, Code]
 
     async def begin(
         self, job_id: JobId, *, generation: int, worker: str, lease: timedelta | None = None
@@ -54,7 +57,7 @@ class Outside:
 
     async def end(self, job_id: JobId, outcome: Outcome, *, generation: int, worker: str) -> Report:
         """What came of it, from whoever executed it, even when its `begin` was not heard of."""
-        verdict = _verdict(outcome)
+        verdict = _verdict(outcome, self.codes)
         for _ in range(TRIES):
             row = await self._outside_job(job_id)
             if row.generation != generation or row.state not in (State.QUEUED, State.PROCESSING):
@@ -113,11 +116,11 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:LONGEST_WHY])
 
 
-def _verdict(outcome: Outcome) -> Verdict:
+def _verdict(outcome: Outcome, codes: Mapping[str, Code]) -> Verdict:
     match outcome:
         case Done(result):
             return Complete(encode(result, what="the result"))
         case Failed(code, detail):
-            return Bury(Failure.of(code, detail))
+            return Bury(Failure.of(code, detail, codes))
         case PutBack(delay, why):
             return Release(duration(delay), why)

@@ -40,7 +40,7 @@ from holdfast.domain.job import (
 from holdfast.domain.moves import Kind
 from holdfast.domain.proviso import ANYHOW, Proviso
 from holdfast.domain.standing import Standing
-from holdfast.domain.verdict import Failure, Verdict
+from holdfast.domain.verdict import Complete, Failure, Verdict
 from holdfast.engine.dispatch import DispatchStore
 from holdfast.engine.doorstore import DoorStore
 from holdfast.engine.lanestore import Cap, LaneStore
@@ -244,9 +244,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         The *logs* of a settlement are kept with its attempt, once.
         """
 
-    async def complete_in(
-        self, connection: Any, lease: Lease, result: str | None, duration: timedelta
-    ) -> None:
+    async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
         """Complete inside the caller's own transaction. Raises `LeaseLost`: the caller then rolls back."""
 
     def transaction(self) -> Any:

@@ -146,9 +146,19 @@ def meta_of(settlement: Settlement) -> dict[str, Any]:
             }
         case Bury(failure):
             meta |= {"error_code": failure.code, "gateway_http_status": failure.gateway_status}
+        case Complete(gateway_status=status):
+            meta["gateway_http_status"] = status
         case Release(_, why, reason=reason):
             meta |= {"why": why, "reason": reason}
     return some(meta)
+
+
+def completion_meta(settlement: Settlement, verdict: Complete) -> dict[str, Any]:
+    """Return what `meta_of` does for a completion; there are many of them."""
+    meta: dict[str, Any] = {"duration_ms": settlement.duration // MILLISECOND}
+    if verdict.gateway_status is not None:
+        meta["gateway_http_status"] = verdict.gateway_status
+    return meta
 
 
 def by_kind(settlements: Iterable[Settlement]) -> dict[Kind, list[Settlement]]:

@@ -17,6 +17,7 @@ from holdfast.app import Holdfast
 from holdfast.domain.job import Claimed, JobFilter, Lane, Lease, Session, Settlement
 from holdfast.domain.moves import State
 from holdfast.domain.rules import outcome_of
+from holdfast.domain.verdict import Complete
 from holdfast.engine.context import Job
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Answer, Store, Threads
@@ -66,7 +67,9 @@ async def drain(
         raise UsageError("advance=True needs a ManualClock; use app_in_memory(app, clock=ManualClock())")
     watched = _WatchedStore(base.store, limit, still=isinstance(clock, ManualClock))
     given = base.keeper.artefacts, base.admission, base.observers
-    engine = Engine(cast(Store, watched), base.tasks, base.settings, clock, base.rng, base.ids, *given)
+    engine = Engine(
+        cast(Store, watched), base.tasks, base.settings, clock, base.rng, base.ids, *given, codes=base.codes
+    )
     done = watched.done
     async with AsyncExitStack() as stack:
         resources = await stack.enter_async_context(app._lifespan()) if app._lifespan else None
@@ -188,10 +191,8 @@ class _WatchedStore:
                 self.done.late += 1
         return answers
 
-    async def complete_in(
-        self, connection: Any, lease: Lease, result: str | None, duration: timedelta
-    ) -> None:
-        await self._store.complete_in(connection, lease, result, duration)
+    async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
+        await self._store.complete_in(connection, lease, end, duration)
         self._count("complete")
 
     def _count(self, outcome: str) -> None:

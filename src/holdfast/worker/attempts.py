@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextvars import copy_context
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -126,6 +127,8 @@ class Executors:
                 self._processes.give(running.child)
         if running.job.completed or running.why == "lost":
             return None
+        if running.job.gateway_status is not None and isinstance(verdict, Complete):
+            verdict = replace(verdict, gateway_status=running.job.gateway_status)
         return verdict
 
     def _too_late(self, claimed: Claimed) -> Verdict | None:

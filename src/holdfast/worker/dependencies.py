@@ -198,7 +198,7 @@ class Dependencies:
         policy = guard.policy.breaker
         if policy is not None and policy.mode == "fail_fast":
             detail = f"the breaker of {dependency.label} is open"
-            return Bury(Failure.of(policy.fail_code, detail))
+            return Bury(Failure.held(policy.fail_code, detail, self._engine.codes))
         why = f"the breaker of {dependency.label} is open"
         return Release(self.closed_for(dependency), why, reason=Reason.BREAKER_OPEN)
 

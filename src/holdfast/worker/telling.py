@@ -31,9 +31,10 @@ def tell(
         shown: The tracebacks that were logged before, by their keys. Each is logged once; later lines name it.
     """
     match verdict:
-        case Complete():
+        case Complete(gateway_status=status):
             if log.hears(logging.DEBUG):
-                log.debug("job.completed", **_facts(claimed, spent, None, breaker))
+                facts = _facts(claimed, spent, None, breaker)
+                log.debug("job.completed", **facts | {"gateway_status": status})
         case RetryAfter(delay, failure):
             if log.hears(logging.INFO):
                 facts = _facts(claimed, spent, failure, breaker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.domain import codes
+from holdfast.domain.classify import classify
 from holdfast.domain.codes import Code, ErrorClass, all_codes, lookup, register
 from holdfast.domain.verdict import Failure
 from holdfast.errors import UsageError
@@ -62,3 +63,24 @@ def test_a_failure_ended_for_another_reason_keeps_the_first_one_readable() -> No
     assert ended.detail == "BOOM: RuntimeError: boom"
     assert (ended.fingerprint, ended.gateway_status) == ("cafe", 503)
     assert Failure("BOOM", "Boom.").because("TIMEOUT").detail == "BOOM: Boom."
+
+
+def test_the_codes_of_an_app_are_its_own() -> None:  # E14
+    declared: dict[str, Code] = {}
+    codes.declare(declared, "GW_5XX", "The gateway is down.", "transient")
+    codes.declare(declared, "GW_5XX", "The gateway is down.", "transient")  # said twice
+    assert Failure.of("GW_5XX", "HTTP 502", declared).message == "The gateway is down."
+    assert lookup("GW_5XX").message == lookup("UNKNOWN").message  # another app's is not changed
+    with pytest.raises(UsageError, match="GW_5XX is declared already"):
+        codes.declare(declared, "GW_5XX", "Another meaning.", "transient")
+    with pytest.raises(UsageError, match="TIMEOUT is a code of the engine"):
+        codes.declare(declared, "TIMEOUT", "Too slow.", "transient")
+    with pytest.raises(UsageError, match="it is one of transient, throttled, permanent, unknown"):
+        codes.declare(declared, "OTHER", "Other.", "sometimes")
+
+
+def test_a_rule_that_names_a_declared_code_has_its_words_and_class() -> None:  # E13
+    declared: dict[str, Code] = {}
+    codes.declare(declared, "BAD_MAPPING", "There is no such mapping.", "permanent")
+    failure = classify(KeyError("docx"), rules=(lambda _: "BAD_MAPPING",), codes=declared)
+    assert (failure.message, failure.error_class) == ("There is no such mapping.", ErrorClass.PERMANENT)

@@ -172,12 +172,12 @@ def _keep_late(tables: Tables, job: Job, lease: Lease, verdict: Verdict, attempt
 
 
 # -- under a lease, while it holds ------------------------------------------------------------------------------------------
-def complete_in(tables: Tables, lease: Lease, result: str | None, duration: timedelta) -> None:
+def complete_in(tables: Tables, lease: Lease, end: Complete, duration: timedelta) -> None:
     job = tables.jobs.get(lease.job_id)
     late = job is not None and job.deadline_at is not None and tables.clock.now() > job.deadline_at
     if job is None or late or not job.holds(lease):
         raise LeaseLost(*lease)
-    settle(tables, Settlement(lease, Complete(result), duration=duration))
+    settle(tables, Settlement(lease, end, duration=duration))
 
 
 def record_step(tables: Tables, lease: Lease, name: str, result: str) -> None:

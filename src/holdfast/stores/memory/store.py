@@ -25,7 +25,7 @@ from holdfast.domain.job import (
 from holdfast.domain.moves import Kind
 from holdfast.domain.proviso import ANYHOW, Proviso
 from holdfast.domain.standing import Standing
-from holdfast.domain.verdict import Failure, Verdict
+from holdfast.domain.verdict import Complete, Failure, Verdict
 from holdfast.engine.dispatch import Depth, Entry, Hint
 from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.lanestore import Cap
@@ -225,10 +225,8 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
     async def transact(self, work: Callable[[Transaction], Awaitable[T]], *, reads: bool = False) -> T:
         return self._write(lambda: run_to_end(work(_NoSql(self._tables, self))))
 
-    async def complete_in(
-        self, connection: Any, lease: Lease, result: str | None, duration: timedelta
-    ) -> None:
-        self._write(lambda: settling.complete_in(self._tables, lease, result, duration))
+    async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
+        self._write(lambda: settling.complete_in(self._tables, lease, end, duration))
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
         self._write_fenced(lambda: settling.record_step(self._tables, lease, name, result))

@@ -18,7 +18,15 @@ from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter
 from holdfast.engine.ports import Answer, Moved
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.shapes import MILLISECOND, by_kind, failure_json, meta_of, repeated, to_json
+from holdfast.stores.shapes import (
+    MILLISECOND,
+    by_kind,
+    completion_meta,
+    failure_json,
+    meta_of,
+    repeated,
+    to_json,
+)
 
 FAILED, CANCELLED = 4, 5  # the states `end` may end in
 ANY, PASSED, NOT_PASSED = 0, 1, 2  # how `end` looks at the deadline
@@ -74,6 +82,7 @@ async def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease
         [s.lease.epoch for s in settlements],
         [s.verdict.result for s in settlements],  # type: ignore[union-attr]
         [min(s.duration // MILLISECOND, LONGEST_TOLD) for s in settlements],
+        _statuses(settlements),
     )
     applied = settlements
     if len(rows) < len(settlements):
@@ -82,8 +91,14 @@ async def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease
     move.freed.update(row[2] for row in rows if row[2] is not None)
     if move.telling:
         for s in applied:
-            move.tell(Kind.complete, s.lease, s.attempt, {"duration_ms": s.duration // MILLISECOND})
+            move.tell(Kind.complete, s.lease, s.attempt, completion_meta(s, s.verdict))  # type: ignore[arg-type]
     return {s.lease: Answer.APPLIED for s in applied}
+
+
+def _statuses(settlements: Sequence[Settlement]) -> list[int | None] | None:
+    """Return what the services behind these completions answered; None where no handler has said it."""
+    found = [s.verdict.gateway_status for s in settlements]  # type: ignore[union-attr]
+    return None if found.count(None) == len(found) else found
 
 
 async def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answer]:
@@ -246,10 +261,10 @@ async def keep_late(move: Move, lease: Lease, attempt: int, reason: str, verdict
 
 
 # -- under a lease, while it holds ------------------------------------------------------------------------------------------
-async def complete_in(move: Move, lease: Lease, result: str | None, duration: timedelta) -> None:
+async def complete_in(move: Move, lease: Lease, end: Complete, duration: timedelta) -> None:
     held = "SELECT attempt FROM holdfast.lease WHERE job_id = $1 AND epoch = $2"
     attempt = await move.connection.fetchval(held, *lease) if move.telling else 0
-    if not await _complete(move, [Settlement(lease, Complete(result), attempt or 0, duration)]):
+    if not await _complete(move, [Settlement(lease, end, attempt or 0, duration)]):
         raise LeaseLost(*lease)
 
 

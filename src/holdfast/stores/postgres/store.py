@@ -28,7 +28,7 @@ from holdfast.domain.job import (
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import NewMessage
 from holdfast.domain.proviso import ANYHOW, Proviso
-from holdfast.domain.verdict import Failure, Verdict
+from holdfast.domain.verdict import Complete, Failure, Verdict
 from holdfast.engine.lanestore import Cap
 from holdfast.engine.ports import Answer, Clock, Heart, Reclaim, Retention, Stuck, Threads
 from holdfast.errors import StoreError
@@ -278,11 +278,9 @@ class PostgresStore(Hints):
     def transaction(self) -> AbstractAsyncContextManager[asyncpg.Connection[Any]]:
         return self._lending.transaction()
 
-    async def complete_in(
-        self, connection: Any, lease: Lease, result: str | None, duration: timedelta
-    ) -> None:
+    async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
         move = self._move(connection)
-        await settling.complete_in(move, lease, result, duration)
+        await settling.complete_in(move, lease, end, duration)
         await move.tell_hooks()
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:

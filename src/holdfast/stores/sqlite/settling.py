@@ -16,7 +16,16 @@ from holdfast.domain.rules import outcome_of
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.ports import Answer
 from holdfast.errors import LeaseLost, StoreError
-from holdfast.stores.shapes import MILLISECOND, by_kind, failure_json, meta_of, repeated, said, to_json
+from holdfast.stores.shapes import (
+    MILLISECOND,
+    by_kind,
+    completion_meta,
+    failure_json,
+    meta_of,
+    repeated,
+    said,
+    to_json,
+)
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import COMPLETE, PROCESSING
 from holdfast.stores.sqlite.times import span
@@ -49,7 +58,7 @@ def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answ
     move.record(
         seq,
         Kind.complete,
-        [(*s.lease, s.attempt, {"duration_ms": s.duration // MILLISECOND}) for s in applied],
+        [(*s.lease, s.attempt, completion_meta(s, s.verdict)) for s in applied],  # type: ignore[arg-type]
     )
     return {s.lease: Answer.APPLIED for s in applied}
 
@@ -275,10 +284,10 @@ def keep_late(move: Move, job: Found, lease: Lease, attempt: int, reason: str, v
 
 
 # -- under a lease, while it holds ------------------------------------------------------------------------------------------
-def complete_in(move: Move, lease: Lease, result: str | None, duration: timedelta) -> None:
+def complete_in(move: Move, lease: Lease, end: Complete, duration: timedelta) -> None:
     job = move.look(lease.job_id)
     attempt = job.attempt if job is not None else 0  # for the event: the caller knows only its lease
-    if not _complete(move, [Settlement(lease, Complete(result), attempt, duration)]):
+    if not _complete(move, [Settlement(lease, end, attempt, duration)]):
         raise LeaseLost(*lease)
 
 

@@ -27,7 +27,7 @@ from holdfast.domain.lanes import Cause, Dependency, Held, Scope
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import NewMessage
 from holdfast.domain.proviso import ANYHOW, Proviso
-from holdfast.domain.verdict import Failure, Verdict
+from holdfast.domain.verdict import Complete, Failure, Verdict
 from holdfast.engine.lanestore import Cap, Charge, Outlook, Refusal, Report, Tick
 from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Stuck, Threads, Transaction
 from holdfast.errors import LeaseLost, StoreError
@@ -298,10 +298,8 @@ class SqliteStore(Looking, Hints):
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
 
-    async def complete_in(
-        self, connection: Any, lease: Lease, result: str | None, duration: timedelta
-    ) -> None:
-        self._move(lambda move: settling.complete_in(move, lease, result, duration))(connection)
+    async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
+        self._move(lambda move: settling.complete_in(move, lease, end, duration))(connection)
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
         await self._write_fenced(lease, lambda move: settling.record_step(move, lease, name, result))

@@ -1,5 +1,5 @@
 -- complete: processing → complete, for those whose lease is current and whose deadline has not passed.
--- $1 ids, $2 epochs, $3 results, $4 durations in ms: by place. Epochs are unique, so the two ANYs need no pairing to find
+-- $1 ids, $2 epochs, $3 results, $4 durations in ms, $5 what the services answered (null: nobody said it): by place. Epochs are unique, so the two ANYs need no pairing to find
 -- the lease by index; the join pairs them. Returns the ids that were completed and the keys that became free.
 WITH d AS (
     DELETE FROM holdfast.lease
@@ -8,8 +8,8 @@ WITH d AS (
 ), q AS MATERIALIZED (
     SELECT holdfast.event_number() AS seq, holdfast.clock() AS at FROM (SELECT 1 FROM d LIMIT 1) one
 ), x AS MATERIALIZED (
-    SELECT d.*, u.result, u.duration
-      FROM d JOIN unnest($1::uuid[], $2::bigint[], $3::text[], $4::int[]) AS u(id, epoch, result, duration)
+    SELECT d.*, u.result, u.duration, u.status
+      FROM d JOIN unnest($1::uuid[], $2::bigint[], $3::text[], $4::int[], $5::int[]) AS u(id, epoch, result, duration, status)
         ON u.id = d.job_id AND u.epoch = d.epoch
 ), f AS (
     INSERT INTO holdfast.done (job_id, state, epoch, session_id, claim_seq, settle_seq, started_at, finished_at, attempt, crashes,
@@ -17,9 +17,12 @@ WITH d AS (
     SELECT x.job_id, 3, x.epoch, x.session_id, x.claim_seq, q.seq, x.claimed_at, q.at, x.attempt, 0, x.generation, x.run_at, x.result
       FROM x, q
 ), e AS (
-    INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, durations)
-    SELECT q.seq, q.at, 3, a.ids, a.epochs, a.attempts, a.durations
+    INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, durations, metas)
+    SELECT q.seq, q.at, 3, a.ids, a.epochs, a.attempts, a.durations, a.metas
       FROM q, (SELECT array_agg(job_id) AS ids, array_agg(epoch) AS epochs, array_agg(attempt) AS attempts,
-                      array_agg(duration) AS durations FROM x) a
+                      array_agg(duration) AS durations,
+                      CASE WHEN $5::int[] IS NOT NULL THEN array_agg(
+                          CASE WHEN status IS NOT NULL THEN jsonb_build_object('gateway_http_status', status) END) END AS metas
+                 FROM x) a
 )
 SELECT job_id, epoch, key FROM x
