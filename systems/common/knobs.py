@@ -70,6 +70,12 @@ def window(variable: str, text: str) -> str:
     return text
 
 
+def rate(variable: str, text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]{0,8}/(s|min|h|day)", text):
+        raise UsageError(f'{variable} is {text[:40]!r}; it is a count and a time, e.g. "300/min"')
+    return text
+
+
 def service(example: str) -> Reader:
     """An http address, without a slash at its end."""
 

@@ -1,10 +1,11 @@
-"""The rows of many jobs at once."""
+"""Rows of jobs: many at once, and what they tell of a failure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from holdfast import Holdfast, JobRow
+from holdfast import Holdfast, JobRow, State
 
 
 async def rows_of(app: Holdfast, ids: Sequence[str]) -> dict[str, JobRow]:
@@ -16,3 +17,15 @@ async def rows_of(app: Holdfast, ids: Sequence[str]) -> dict[str, JobRow]:
         rows |= {row.id: row for row in page.rows}
         if (after := page.next) is None:
             return rows
+
+
+def failure_before(row: JobRow) -> dict[str, Any] | None:
+    """Return the failure that a job will be, or is being, tried again for; None for one that has ended.
+
+    The row keeps its last failure over a manual retry, which counts attempts anew: one of an attempt that is still to come
+    is of the run before, and is not told any more.
+    """
+    if row.last_failure is None or row.state not in (State.QUEUED, State.PROCESSING):
+        return None
+    ended = row.attempt - 1 if row.state is State.PROCESSING else row.attempt
+    return row.last_failure if row.last_failure.get("attempt", 0) <= ended else None

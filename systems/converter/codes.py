@@ -62,6 +62,9 @@ CODES: dict[Code, Known] = {
     ),
 }
 
+#: What a failure says that brings no words of its own: the breaker's, in the mode `fail_fast`.
+DECLARED = {Code.GW_5XX.value: "Converter service is having an issue. Use Retry later."}
+
 #: Inner code → public one. Those of the gateway and of this system first, then those of the engine.
 _PUBLIC: dict[str, Code] = {
     "GW_UNAVAILABLE": Code.GW_5XX,

@@ -71,8 +71,10 @@ class Source:
 
 async def ask_gateway(
     client: httpx2.AsyncClient, source: Source, mapping: str, part: Part, *, correlation: str
-) -> None:
-    """Publish the XML of *source* as *part*. Raises what httpx2 raises, `BrokenAnswer`, or `OSError` for our own disk.
+) -> int:
+    """Publish the XML of *source* as *part* and return the status of the answer.
+
+    Raises what httpx2 raises, `BrokenAnswer`, or `OSError` for our own disk.
 
     A turn of a thread costs as much as a small file takes to be read, so each piece waits for the next: the last, which is
     mostly the only one, is written and published in one turn."""
@@ -92,6 +94,7 @@ async def ask_gateway(
                 await in_thread(_take, reader, part, held)
             held = piece
     await in_thread(_publish, reader, part, held)
+    return answer.status_code
 
 
 @lru_cache(maxsize=32)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from systems.common.knobs import Reader, folder, one_of, read_knobs, service, share, text, whole, window
+from systems.common.knobs import Reader, folder, one_of, rate, read_knobs, service, share, text, whole, window
 
 Mode = Literal["hold", "fail_fast"]
+Backoff = Literal["double", "triple"]
 CookieSecure = Literal["auto", "always", "never"]
 
 
@@ -24,6 +25,7 @@ class Settings:
     retry_max_attempts: int = 3
     retry_base_delay_ms: int = 5_000
     retry_jitter_max_ms: int = 5_000
+    retry_backoff: Backoff = "double"  #: "triple": 5 s, 15 s, 45 s, each ±20 %, as the older document has it
     worker_lease_ttl_sec: int = 90
     worker_concurrency: int = 10
     worker_max_crashes: int = 3  #: so many workers in a row may be lost with a job before it is given up
@@ -35,6 +37,7 @@ class Settings:
     source_retention_sec: int = 604_800  #: so long after its upload a PDF is kept, or until its job has ended
     result_retention_sec: int = 604_800  #: so long after its end the XML is kept
     job_retention_sec: int = 2_592_000  #: and what is known of a job
+    upload_rate: str = "300/min"  #: how many uploads one session may send in a time
     free_space_min_mb: int = 256  #: with less than this free, no upload is taken
     session_key_file: Path = Path("data/session.key")  #: signs the cookies; made when it is not there
     #: `Secure` on the cookie: "auto" by the scheme that this server sees, "always" behind a proxy that speaks TLS.
@@ -54,6 +57,7 @@ _READERS: dict[str, Reader] = {
     "retry_max_attempts": whole(1, 100),
     "retry_base_delay_ms": whole(1, 3_600_000),
     "retry_jitter_max_ms": whole(0, 3_600_000),
+    "retry_backoff": one_of("double", "triple"),
     "worker_lease_ttl_sec": whole(2, 3_600),
     "worker_concurrency": whole(1, 1_000),
     "worker_max_crashes": whole(1, 1_000),
@@ -65,6 +69,7 @@ _READERS: dict[str, Reader] = {
     "source_retention_sec": whole(1, 1_000_000_000),
     "result_retention_sec": whole(1, 1_000_000_000),
     "job_retention_sec": whole(1, 1_000_000_000),
+    "upload_rate": rate,
     "free_space_min_mb": whole(0, 1_000_000_000),
     "session_key_file": folder,
     "cookie_secure": one_of("auto", "always", "never"),

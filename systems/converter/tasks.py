@@ -18,6 +18,7 @@ from holdfast import THIS_JOB, BreakerPolicy, Every, Holdfast, Job, Retention, R
 from systems.common.calling import certificates
 from systems.common.parts import Part
 from systems.common.threads import in_thread
+from systems.converter.codes import DECLARED
 from systems.converter.failures import IO_ATTEMPTS, SourceGone, failed, rule
 from systems.converter.gateway_client import Source, ask_gateway
 from systems.converter.retention import Swept, sweep
@@ -64,6 +65,8 @@ def build(settings: Settings, **options: Any) -> Converter:
         ),
         **options,
     )
+    for name, line in DECLARED.items():
+        app.error_code(name, line)
     app.dependency(
         GATEWAY,
         breaker=BreakerPolicy(
@@ -127,7 +130,7 @@ async def _convert(job: Job, source: Path, target: Path, mapping: str) -> None:
         return
     # The epoch makes the name: a worker that was replaced and wakes up again writes to a file of its own.
     with opened, Part(target, str(job.epoch)) as part:
-        await ask_gateway(job.resources, opened, mapping, part, correlation=job.id)
+        job.gateway_status = await ask_gateway(job.resources, opened, mapping, part, correlation=job.id)
 
 
 def _open(source: Path, target: Path) -> Source | None:
@@ -141,11 +144,16 @@ def _open(source: Path, target: Path) -> Source | None:
 
 
 def retry_policy(settings: Settings) -> Retry:
+    """Return how often and when a conversion is tried again: by the newer document's waits, or the older one's."""
     most = settings.retry_max_attempts
+    by_code = {"IO_ERROR": min(IO_ATTEMPTS, most)}
+    if settings.retry_backoff == "triple":
+        base = timedelta(milliseconds=settings.retry_base_delay_ms)
+        return Retry(most, base=base, factor=3, jitter="20%", attempts_by_code=by_code)
     return Retry(
         most,
         base=timedelta(milliseconds=settings.retry_base_delay_ms),
         factor=2,
         jitter=timedelta(milliseconds=settings.retry_jitter_max_ms),
-        attempts_by_code={"IO_ERROR": min(IO_ATTEMPTS, most)},
+        attempts_by_code=by_code,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Awaitable, Callable, MutableMapping
 
     from fastapi import FastAPI, Request
     from starlette.types import ASGIApp
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.app import Holdfast
     from holdfast.http.connection import Connection
 
-__all__ = ["api", "connection_of", "is_local", "serve"]
+__all__ = ["api", "connection_of", "is_local", "rate_limit", "serve"]
 
 
 def api(app: Holdfast, **options: Any) -> FastAPI:
@@ -77,6 +77,37 @@ def is_local(request: Request) -> bool:
     from holdfast.http.access import is_local
 
     return is_local(request)
+
+
+def rate_limit(app: Holdfast, name: str, rate: str) -> Callable[[str], Awaitable[int | None]]:
+    """Count the calls of a route of your own as the API counts its own: in the store, for all servers together.
+
+    `uploads = rate_limit(app, "upload", "300/min")`, then `wait = await uploads(owner)` in the route.
+
+    Args:
+        app: The app whose store counts.
+        name: What is counted, apart from everything else.
+        rate: How many in which time, for each scope.
+
+    Returns:
+        A function that counts one call of a scope: None when it may go on, else after how many seconds to come again.
+    """
+    with _needs_server():
+        from holdfast.http.limits import Rates
+        from holdfast.http.problems import Problem
+    from holdfast.domain.limits import Rate
+    from holdfast.wiring import SystemClock
+
+    rates = Rates(app, SystemClock(), Rate.read(rate), name=name)
+
+    async def take(scope: str) -> int | None:
+        try:
+            await rates.take(scope)
+        except Problem as problem:
+            return int(problem.facts["retry_after"])
+        return None
+
+    return take
 
 
 def connection_of(scope: MutableMapping[str, Any]) -> Connection | None:

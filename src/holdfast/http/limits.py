@@ -33,8 +33,9 @@ class _Bucket:
 
 
 class Rates:
-    def __init__(self, app: Holdfast, clock: Clock, rate: Rate) -> None:
-        self._app, self._clock, self._rate = app, clock, rate
+    def __init__(self, app: Holdfast, clock: Clock, rate: Rate, *, name: str = "api") -> None:
+        """*name* tells what is counted apart from other counts of the same scope."""
+        self._app, self._clock, self._rate, self._name = app, clock, rate, name
         self._block = max(1, rate.count // _BLOCKS)
         self._window = rate.per.total_seconds()
         self._policy = f'"{_POLICY}";q={rate.count};w={ceil(self._window)}'.encode()
@@ -80,7 +81,7 @@ class Rates:
         if now - bucket.shut_until > self._window:
             bucket.refused = 0
         block = max(1, self._rate.count // _SMALL_BLOCKS) if bucket.refused > _AT_ONCE else self._block
-        charge = Charge(f"api:{scope}", "rate", self._rate.count, block, self._rate.per)
+        charge = Charge(f"{self._name}:{scope}", "rate", self._rate.count, block, self._rate.per)
         [refusal] = await (await self._app.engine()).store.charge([[charge]])
         now = self._clock.monotonic()
         if refusal is not None:

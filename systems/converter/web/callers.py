@@ -22,11 +22,22 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 class Caller:
     owner: str  #: whose uploads are those of this caller
     reaches_all: bool = False  #: sees everybody's jobs
-    changes: bool = True  #: may upload and retry
+    changes: bool = True  #: may upload, retry and cancel
+    address: str = ""  #: where a browser without a session calls from
+
+    @property
+    def scope(self) -> str:
+        """What uploads are counted by: leaving the cookie behind does not make a new one."""
+        return f"address:{self.address}" if self.address else self.owner
 
     def must_reach(self, row: JobRow) -> None:
         if not self.reaches_all and row.owner != self.owner:
             raise Refused(Code.FORBIDDEN)
+
+    def must_prefer(self, priority: str) -> None:
+        """High priority overtakes other people's files."""
+        if priority == "high" and not self.reaches_all:
+            raise Refused(Code.FORBIDDEN, "High priority needs an operator's key; send normal or low.")
 
     def must_change(self) -> None:
         if not self.changes:
@@ -44,10 +55,11 @@ class Callers:
         if request.method not in _SAFE:
             _must_be_our_page(request)
         name, renew = self._sessions.read(request.cookies.get(COOKIE, ""))
+        address = "" if name else (request.client.host if request.client else "unknown")
         name = name or self._sessions.new()
         if renew:
             request.scope[SET_COOKIE] = self._sessions.header(name, secure=self._is_secure(request))
-        return Caller(owner=f"session:{name}")
+        return Caller(owner=f"session:{name}", address=address)
 
     def _is_secure(self, request: Request) -> bool:
         """Headers of a proxy (`X-Forwarded-Proto`) are not believed: anybody can send them."""

@@ -1,4 +1,4 @@
-"""The queue page (C7): three files beside this module, read once. No build step, nothing from elsewhere."""
+"""The queue page (C7): files beside this module, read once, and a PDF to try it with. No build step, nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib.resources import files
 from fastapi import Request, Response
 from starlette.routing import BaseRoute, Route
 
+from systems.converter.samples import article
 from systems.converter.web.callers import Callers
 
 _FILES = {
@@ -20,10 +21,11 @@ _FILES = {
 
 def page_routes(callers: Callers) -> list[BaseRoute]:
     folder = files("systems.converter.web") / "static"
-    return [
+    page = [
         _route(path, (folder / name).read_bytes(), kind, callers if path == "/" else None)
         for path, (name, kind) in _FILES.items()
     ]
+    return [*page, _route("/sample.pdf", article(), "application/pdf", None)]
 
 
 def _route(path: str, content: bytes, kind: str, callers: Callers | None) -> Route:

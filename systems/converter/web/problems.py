@@ -45,3 +45,11 @@ class Refused(Exception):
 
 def no_such_job() -> Refused:
     return Refused(Code.EXPIRED, "There is no such job here; it may have been removed by retention.")
+
+
+def too_many_uploads(wait: int) -> Refused:
+    """Return the refusal of an upload beyond `UPLOAD_RATE`; it is not on record, or a flood would fill the store."""
+    detail = f"These are too many uploads at a time. Send the file again in {wait} s."
+    return Refused(
+        Code.UNKNOWN, detail, status=429, headers={"retry-after": str(wait), "connection": "close"}
+    )

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import JobRow, State
+from systems.common.rows import failure_before
 from systems.converter.codes import Code, message, public_code
 from systems.converter.tasks import Converter
 
-_ENDED = (State.COMPLETE, State.FAILED, State.CANCELLED)
+_PRIORITIES = {10: "high", 0: "normal", -10: "low"}
 #: Name in one of the two source documents → the same here: programs written against them find what they look for.
 DOCUMENTED = {
     "status": "state",
@@ -34,6 +35,7 @@ def show(row: JobRow, converter: Converter, *, now: datetime | None = None) -> d
         "name": payload.get("name", ""),
         "mapping": payload.get("mapping", ""),
         "size": payload.get("size", 0),
+        "priority": _PRIORITIES.get(row.priority, str(row.priority)),
         "sha256": payload.get("sha256", ""),
         "state": row.state.value,
         "attempt": row.attempt,
@@ -54,10 +56,17 @@ def show(row: JobRow, converter: Converter, *, now: datetime | None = None) -> d
         else message(Code.EXPIRED, final=True),
         "has_source": has_source,
         "has_result": has_result,
-        "can_retry": failed and has_source,
+        "can_retry": has_source and row.state in (State.FAILED, State.CANCELLED),
+        "can_cancel": row.state in (State.QUEUED, State.PROCESSING),
+        "refused": was_refused(row),
         "download": f"/api/jobs/{row.id}/download" if has_result else None,
     }
     return shown | {name: shown[ours] for name, ours in DOCUMENTED.items()}
+
+
+def was_refused(row: JobRow) -> bool:
+    """Return whether this upload was refused at the door: it has no digest, for it was never stored."""
+    return row.state is State.FAILED and not (isinstance(row.payload, dict) and row.payload.get("sha256"))
 
 
 def _said(row: JobRow) -> tuple[Code | None, str]:
@@ -67,9 +76,10 @@ def _said(row: JobRow) -> tuple[Code | None, str]:
         # Words for an inner code are the engine's, for those who run it.
         ours = row.error_message if row.error_code == code and row.error_message else None
         return code, ours or message(code, final=True)
-    if row.state in _ENDED or row.last_failure is None:
+    failure = failure_before(row)
+    if failure is None:
         return None, ""
-    code = public_code(row.last_failure.get("code"))
+    code = public_code(failure.get("code"))
     return code, message(code, final=False)
 
 

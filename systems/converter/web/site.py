@@ -3,11 +3,12 @@
 | request | answer |
 |---|---|
 | `GET /` | the queue page |
-| `POST /api/upload`, a form with `file` and `mapping` | 201 with the job, 200 with its twin |
+| `POST /api/upload`, a form with `file`, `mapping` and `priority` | 201 with the job, 200 with its twin |
 | `GET /api/jobs` | the caller's jobs, newest first, and whether the converter is held |
 | `GET /api/jobs/{id}` | one of them |
 | `GET /api/jobs/{id}/download` | the XML |
-| `POST /api/jobs/{id}/retry` | the job, queued again |
+| `POST /api/jobs/{id}/retry` | the job, queued again; or its twin, if the same file was converted by a later upload |
+| `POST /api/jobs/{id}/cancel` | the job, cancelled |
 | `GET /healthz` | 200 when the store answers |
 | `/holdfast/api/v1/…` | Holdfast's own API, for those who run the converter; needs a key |
 """
@@ -29,15 +30,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
-from holdfast.http import api
+from holdfast.http import api, rate_limit
 from holdfast.logs import Log
 from systems.converter.codes import Code
 from systems.converter.tasks import Converter
+from systems.converter.web.actions import Actions
 from systems.converter.web.busy import BANNER, Busy
 from systems.converter.web.callers import Caller, Callers
 from systems.converter.web.headers import Headers
 from systems.converter.web.page import page_routes
-from systems.converter.web.problems import TRY_AGAIN, Refused, no_such_job
+from systems.converter.web.problems import TRY_AGAIN, Refused, no_such_job, too_many_uploads
 from systems.converter.web.sessions import Sessions, read_key
 from systems.converter.web.showing import show
 from systems.converter.web.uploading import Uploading
@@ -66,6 +68,7 @@ def make_site(converter: Converter) -> FastAPI:
     site.add_api_route("/api/jobs/{job_id}", routes.job, methods=["GET"])
     site.add_api_route("/api/jobs/{job_id}/download", routes.download, methods=["GET"])
     site.add_api_route("/api/jobs/{job_id}/retry", routes.retry, methods=["POST"])
+    site.add_api_route("/api/jobs/{job_id}/cancel", routes.cancel, methods=["POST"])
     site.add_api_route("/healthz", routes.healthz, methods=["GET"])
     site.router.routes.extend(page_routes(routes.callers))
     site.mount("/holdfast", api(app))
@@ -78,10 +81,14 @@ class _Routes:
     def __init__(self, converter: Converter, callers: Callers) -> None:
         self._converter, self._app, self.callers = converter, converter.app, callers
         self._uploading, self._busy = Uploading(converter), Busy(converter)
+        self._actions = Actions(converter, self._uploading)
+        self._may_upload = rate_limit(converter.app, "upload", converter.settings.upload_rate)
 
     async def upload(self, request: Request) -> Response:
         caller = await self.callers.of(request)
         caller.must_change()
+        if wait := await self._may_upload(caller.scope):
+            raise too_many_uploads(wait)
         handle = await self._uploading.take(request, caller)
         shown = await self._shown(await handle.job())
         return JSONResponse(shown | {"duplicate": handle.duplicate}, 200 if handle.duplicate else 201)
@@ -119,12 +126,15 @@ class _Routes:
     async def retry(self, request: Request, job_id: str) -> Response:
         caller = await self.callers.of(request)
         caller.must_change()
+        now_id, duplicate = await self._actions.retry(caller, await self._found(caller, job_id))
+        shown = await self._shown(await self._app.job(now_id))
+        return JSONResponse(shown | {"duplicate": duplicate})
+
+    async def cancel(self, request: Request, job_id: str) -> Response:
+        caller = await self.callers.of(request)
+        caller.must_change()
         row = await self._found(caller, job_id)
-        if row.state is not State.FAILED:
-            raise Refused(Code.NOT_READY, "Only a job that has failed can be retried.")
-        if not await anyio.to_thread.run_sync(self._converter.source(row.id).exists):
-            raise Refused(Code.EXPIRED)
-        await self._app.retry(row.id, by=caller.owner)
+        await self._actions.cancel(caller, row)
         return JSONResponse(await self._shown(await self._app.job(row.id)))
 
     async def healthz(self) -> Response:

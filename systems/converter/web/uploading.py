@@ -13,7 +13,7 @@ import anyio.to_thread
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from holdfast import Handle, HoldfastError, State, UnknownJob
+from holdfast import Handle, HoldfastError, JobRow, State, UnknownJob
 from holdfast.logs import Log
 from systems.common.parts import Part, make_folder
 from systems.converter.codes import Code
@@ -30,6 +30,7 @@ ENVELOPE = 64 * 1024
 #: The most an upload may pause.
 STALLED_SEC = 30.0
 _PIECE = 256 * 1024
+_PRIORITIES = ("high", "normal", "low")
 _CLOSE = {"connection": "close"}  # the rest of what is being sent is not read
 
 
@@ -40,6 +41,7 @@ class Upload:
     job_id: str
     name: str = ""
     mapping: str = "text"
+    priority: str = "normal"
     size: int = 0
     sha256: str = ""
 
@@ -52,28 +54,48 @@ class Uploading:
         """The job of this upload, or of its twin; `Refused` with what is on record."""
         upload = Upload(str(self._converter.app.new_id()))
         try:
-            await self._store(request, upload)
+            await self._store(request, upload, caller)
         except Refused as refused:
             raise await self._on_record(upload, caller, refused) from None
-        handle = await self._enqueue(upload, caller)
+        return await self._enqueued(upload, caller.owner)
+
+    async def again(self, row: JobRow) -> Handle[str]:
+        """The twin of a file that has failed; or a new job for the same file, where the twin's result is gone."""
+        known = row.payload
+        upload = Upload(str(self._converter.app.new_id()), known["name"], known["mapping"])
+        upload.size, upload.sha256 = known["size"], known["sha256"]
+        source, copy = self._converter.source(row.id), self._converter.source(upload.job_id)
+        try:
+            await anyio.to_thread.run_sync(_copy, source, copy)
+        except FileNotFoundError:
+            raise Refused(Code.EXPIRED) from None
+        except OSError as error:
+            log.error("upload.not_stored", reason=f"{type(error).__name__}: {error.strerror}")
+            raise Refused(Code.IO_ERROR) from None
+        return await self._enqueued(upload, row.owner)
+
+    async def _enqueued(self, upload: Upload, owner: str | None) -> Handle[str]:
+        handle = await self._enqueue(upload, owner)
         if handle.duplicate:
             await anyio.to_thread.run_sync(self._converter.source(upload.job_id).unlink, True)
         return handle
 
     # -- the file -----------------------------------------------------------------------------------------------------
-    async def _store(self, request: Request, upload: Upload) -> None:
+    async def _store(self, request: Request, upload: Upload, caller: Caller) -> None:
         try:
             form = Form(request.headers.get("content-type", ""))
             declared = _declared(request)
             await anyio.to_thread.run_sync(self._check_space, min(declared, MAX_BYTES))
             with Part(self._converter.source(upload.job_id), "upload") as part:
                 await self._take_in(request, form, upload, part, declared)
+                caller.must_prefer(upload.priority)
                 await anyio.to_thread.run_sync(part.publish)
         except BadForm as bad:
             raise Refused(Code.NOT_PDF, str(bad), headers=_CLOSE) from None
         except OSError as error:
             log.error("upload.not_stored", reason=f"{type(error).__name__}: {error.strerror}")
-            raise Refused(Code.IO_ERROR, headers=_CLOSE) from None
+            detail = "The file could not be stored. Upload it again later."
+            raise Refused(Code.IO_ERROR, detail, headers=_CLOSE) from None
 
     async def _take_in(self, request: Request, form: Form, upload: Upload, part: Part, declared: int) -> None:
         digest, looked, taken = hashlib.sha256(), False, 0
@@ -112,6 +134,7 @@ class Uploading:
         await anyio.to_thread.run_sync(keep, bytes(form.pending))
         upload.sha256 = digest.hexdigest()
         _note(form, upload)
+        upload.priority = _priority(form)
 
     async def _chunks(self, request: Request) -> AsyncIterator[bytes]:
         stream = request.stream()
@@ -133,14 +156,16 @@ class Uploading:
             raise Refused(Code.IO_ERROR, "There is no room for uploads now. Try again later.", headers=_CLOSE)
 
     # -- the job ------------------------------------------------------------------------------------------------------
-    async def _enqueue(self, upload: Upload, caller: Caller) -> Handle[str]:
+    async def _enqueue(self, upload: Upload, owner: str | None) -> Handle[str]:
         """Twins share a job while that is of use: one whose result is gone stands in for nobody.
 
         When the store does not answer, the source stays: the job may be there all the same. If it is not, the file is swept.
         """
         key = dedupe_key(upload.sha256, upload.mapping, upload.size)
         while True:
-            chosen = self._converter.convert.options(id=upload.job_id, owner=caller.owner, dedupe_key=key)
+            chosen = self._converter.convert.options(
+                id=upload.job_id, owner=owner, dedupe_key=key, priority=upload.priority
+            )
             handle: Handle[str] = await chosen.enqueue(
                 upload.mapping, name=upload.name, sha256=upload.sha256, size=upload.size
             )
@@ -165,6 +190,20 @@ class Uploading:
         except HoldfastError as error:
             log.warning("refusal.not_recorded", reason=str(error))
         return refused
+
+
+def _copy(source: Path, target: Path) -> None:
+    with source.open("rb") as opened, Part(target, "again") as part:
+        while piece := opened.read(_PIECE):
+            part.write(piece)
+        part.publish()
+
+
+def _priority(form: Form) -> str:
+    given = form.fields.get("priority", "normal").strip().lower()
+    if given not in _PRIORITIES:
+        raise Refused(Code.UNKNOWN, "The priority is high, normal or low.", status=400)
+    return given
 
 
 def _note(form: Form, upload: Upload) -> None:

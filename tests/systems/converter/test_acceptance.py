@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from datetime import datetime
+from typing import Any
 
 import pytest
 from lxml import etree
@@ -163,7 +164,94 @@ def test_a_failed_job_is_retried_by_hand_and_completes(site: RunningSite) -> Non
     answer = site.http.post(f"/api/jobs/{job['id']}/retry")
     assert answer.status_code == 200
     assert (answer.json()["error_code"], answer.json()["manual_retry_count"]) == (None, 1)
+    assert answer.json()["duplicate"] is False
     assert site.until(job["id"])["state"] == "complete"
+
+
+def test_a_retry_says_nothing_of_the_failure_before_it(site: RunningSite) -> None:  # C8
+    """Neither in its answer, nor while the new attempt runs; what fails then is told again."""
+    job = site.converted(some("said before"), "docx")
+    assert job["attempt"] == 1
+    site.gateway.fault(hang=True)
+    answer = site.http.post(f"/api/jobs/{job['id']}/retry").json()
+    assert (answer["state"] in ("queued", "processing"), answer["message"]) == (True, "")
+    running = site.until(job["id"], "processing")
+    assert (running["attempt"], running["message"]) == (1, "")
+    site.gateway.fault(status=429, retry_after=1)
+    waiting = next(job for job in site.looks(job["id"]) if job["retry_in_ms"] is not None)
+    assert waiting["message"] == CODES[Code.GW_5XX].trying
+    site.gateway.http.delete("/faults")
+    site.until(job["id"])
+
+
+def test_a_retry_beside_a_finished_twin_answers_with_the_twin(site: RunningSite) -> None:  # C2
+    """As an upload of the same file does; and where the twin's result is gone, with a new job."""
+    pdf = some("a failed one and its twin")
+    site.gateway.fault(status=500)
+    failed = site.converted(pdf)
+    site.gateway.http.delete("/faults")
+    twin = site.converted(pdf)
+    before = set(site.uploads.glob("*.pdf"))
+    answer = site.http.post(f"/api/jobs/{failed['id']}/retry")
+    assert (answer.status_code, answer.json()["id"], answer.json()["duplicate"]) == (200, twin["id"], True)
+    assert answer.json()["has_result"] is True
+    assert set(site.uploads.glob("*.pdf")) == before  # nothing was copied for nobody
+    (site.results / f"{twin['id']}.xml").unlink()
+    answer = site.http.post(f"/api/jobs/{failed['id']}/retry")
+    assert (answer.status_code, answer.json()["duplicate"]) == (200, False)
+    assert answer.json()["id"] not in (failed["id"], twin["id"])
+    anew = site.until(answer.json()["id"])
+    assert (anew["state"], anew["has_result"], anew["name"]) == ("complete", True, failed["name"])
+    again = site.http.post(f"/api/jobs/{failed['id']}/retry").json()
+    assert (again["id"], again["duplicate"]) == (anew["id"], True)
+
+
+def test_a_retry_of_a_refused_upload_says_why_not(site: RunningSite) -> None:  # C2
+    refused = site.upload(b"no PDF", name="notes.pdf").json()["job_id"]
+    assert site.job(refused)["refused"] is True
+    answer = site.http.post(f"/api/jobs/{refused}/retry")
+    assert (answer.status_code, answer.json()["code"]) == (409, "NOT_PDF")
+    assert "was not accepted, so there is nothing to retry" in answer.json()["detail"]
+    assert site.job(refused)["state"] == "failed"
+
+
+def test_a_file_is_cancelled_while_it_waits_or_runs(site: RunningSite) -> None:  # C12
+    site.gateway.fault(hang=True)
+    job_id = site.upload(some("to be cancelled")).json()["id"]
+    assert site.until(job_id, "processing")["can_cancel"] is True
+    stranger = site.browser().post(f"/api/jobs/{job_id}/cancel")
+    assert (stranger.status_code, stranger.json()["code"]) == (403, "FORBIDDEN")
+    answer = site.http.post(f"/api/jobs/{job_id}/cancel")
+    assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+    assert (answer.json()["can_cancel"], answer.json()["can_retry"]) == (False, True)
+    again = site.http.post(f"/api/jobs/{job_id}/cancel")
+    assert (again.status_code, again.json()["code"]) == (409, "NOT_READY")
+    assert "nothing to cancel" in again.json()["detail"]
+    site.gateway.http.delete("/faults")
+    assert site.http.post(f"/api/jobs/{job_id}/retry").status_code == 200
+    assert site.until(job_id)["state"] == "complete"
+
+
+def test_priority_is_chosen_at_upload_and_high_is_for_operators(site: RunningSite) -> None:  # C12
+    def send(priority: str, **more: Any) -> Any:
+        form = {"mapping": "text", "priority": priority}
+        return site.http.post(
+            "/api/upload", files={"file": ("a.pdf", some(f"{priority} {more}"))}, data=form, **more
+        )
+
+    low = send("low").json()
+    assert (low["priority"], site.until(low["id"])["state"]) == ("low", "complete")
+    refused = send("high")
+    assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
+    assert send("urgent").status_code == 400
+    words = ("--role", "operator", "--app", "systems.converter.app:app", "--json")
+    made = json.loads(site.command("keys", "create", *words))
+    high = send("high", headers={"authorization": f"Bearer {made['secret']}"})
+    site.command("keys", "revoke", made["id"], *words[2:])
+    assert (high.status_code, high.json()["priority"]) == (201, "high")
+    files = {path.stem for path in site.uploads.glob("*.pdf")}
+    assert files >= {low["id"], high.json()["id"]}
+    assert refused.json()["job_id"] not in files  # what is refused is not stored
 
 
 def test_a_retry_needs_a_failed_job_with_its_source(site: RunningSite) -> None:  # C2
@@ -212,7 +300,9 @@ def test_every_move_is_on_record_with_its_facts(site: RunningSite) -> None:
     text = site.command("events", *words)
     story = [json.loads(line) for line in text.splitlines()]
     assert [event["kind"] for event in story] == ["queued", "processing", "retry", "processing", "complete"]
-    assert "503" in text
+    failure, success = story[2]["meta"], story[4]["meta"]
+    assert (failure["gateway_http_status"], failure["error_code"]) == (503, "GW_5XX")
+    assert success["gateway_http_status"] == 200
 
 
 def test_a_twin_is_the_same_job_for_its_owner_only(site: RunningSite) -> None:  # C1

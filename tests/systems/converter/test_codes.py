@@ -169,6 +169,26 @@ def test_the_policy_is_that_of_the_document() -> None:  # C4
     assert retry_policy(Settings(retry_max_attempts=1, retry_jitter_max_ms=0)).max_attempts == 1
 
 
+def test_the_policy_of_the_older_document_is_chosen_by_a_setting() -> None:  # C4 E11
+    older = Settings.read({"RETRY_BACKOFF": "triple", "RETRY_MAX_ATTEMPTS": "4"})
+    policy = retry_policy(older)
+    assert policy.max_attempts == 4
+    waits = [
+        [policy.backoff.delay(n, chance).total_seconds() for n in (1, 2, 3)] for chance in (0.0, 0.5, 1.0)
+    ]
+    assert waits == [[4, 12, 36], [5, 15, 45], [6, 18, 54]]  # ±20 %
+    assert policy.attempts_by_code == {"IO_ERROR": 2}
+    with pytest.raises(UsageError, match="it is one of double, triple"):
+        Settings.read({"RETRY_BACKOFF": "linear"})
+
+
+def test_how_many_uploads_are_taken_is_a_count_in_a_time() -> None:  # C11
+    assert Settings.read({"UPLOAD_RATE": "5/s"}).upload_rate == "5/s"
+    for wrong in ("5", "0/min", "many/min", "5/fortnight"):
+        with pytest.raises(UsageError, match="UPLOAD_RATE is"):
+            Settings.read({"UPLOAD_RATE": wrong})
+
+
 @pytest.mark.parametrize("xml", [b"", b"<a>", b"<a/><b/>", b"\x00\xff", b"<!DOCTYPE a><a/>", b"{}"])
 def test_an_answer_that_is_not_xml_is_a_broken_one(xml: bytes) -> None:
     reader = Wellformed()

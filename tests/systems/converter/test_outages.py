@@ -117,6 +117,7 @@ def test_in_fail_fast_mode_a_job_fails_at_once_and_its_retry_succeeds_later(site
     until(lambda: site.breaker() == "open")
     job = site.until(site.upload(plain(words="fails at once")).json()["id"])
     assert (job["state"], job["error_code"]) == ("failed", "GW_5XX")
+    assert job["error_message"] == "Converter service is having an issue. Use Retry later."  # C8
     assert job["attempt"] <= 1
     site.gateway.http.delete("/faults")
     until(lambda: site.breaker() != "open")

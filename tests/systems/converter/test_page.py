@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from systems.converter.samples import plain
 from tests.systems.converter.gateways import RunningGateway
@@ -134,15 +134,120 @@ def test_files_are_taken_by_dropping_them(page: Page) -> None:  # C7
     expect(page.locator(".row .state")).to_have_text("Complete", timeout=SECONDS)
 
 
-def test_a_refused_file_is_told_in_one_line_and_its_retry_is_disabled(
-    page: Page, tmp_path: Path
-) -> None:  # C7
+def test_a_refused_file_is_told_in_one_line_and_has_no_retry(page: Page, tmp_path: Path) -> None:  # C7
     (tmp_path / "notes.pdf").write_text("no PDF")
     page.set_input_files("#file", tmp_path / "notes.pdf")
     row = page.locator(".row", has_text="notes.pdf")
     expect(row.locator(".state")).to_have_text("Failed", timeout=SECONDS)
     expect(row.locator(".message")).to_have_text("Only PDF files are supported.")
-    expect(row.locator(".retry")).to_be_disabled()
+    expect(row.locator(".retry")).to_be_hidden()
+    expect(row.locator(".cancel")).to_be_hidden()
+
+
+def test_retry_is_disabled_when_the_source_is_gone(
+    page: Page, site: RunningSite, tmp_path: Path
+) -> None:  # C7
+    site.gateway.fault(status=400)
+    row = failed(page, pdf(tmp_path, "soon gone"))
+    for source in site.uploads.glob("*.pdf"):
+        source.unlink()
+    expect(row.locator(".retry")).to_be_disabled(timeout=SECONDS)
+
+
+def test_a_refused_action_is_seen_by_everybody(page: Page, site: RunningSite, tmp_path: Path) -> None:  # C7
+    site.gateway.fault(status=400)
+    row = failed(page, pdf(tmp_path, "refused action"))
+    page.route("**/api/jobs?*", lambda route: route.abort())  # the page does not hear that its source is gone
+    for source in site.uploads.glob("*.pdf"):
+        source.unlink()
+    row.locator(".retry").click()
+    notice = page.locator("#notice")
+    expect(notice).to_have_text(
+        "refused action.pdf: File was removed by retention. Re-upload to regenerate.", timeout=SECONDS
+    )
+    box = notice.bounding_box()
+    assert box is not None
+    assert box["height"] > 20
+    assert page.evaluate(SEEN, "#notice")  # and nothing lies over it
+    assert notice.evaluate(CONTRAST) >= 4.5
+
+
+def test_retry_of_a_file_that_was_converted_by_a_later_upload_shows_that_one(
+    page: Page, site: RunningSite, tmp_path: Path
+) -> None:  # C7
+    path = pdf(tmp_path, "twice")
+    site.gateway.fault(status=400)
+    row = failed(page, path)
+    first = row.get_attribute("data-id")
+    site.gateway.http.delete("/faults")
+    page.set_input_files("#file", path)
+    done = page.locator(".row[data-state=complete]", has_text="twice.pdf")
+    expect(done).to_be_visible(timeout=SECONDS)
+    page.locator(f'.row[data-id="{first}"] .retry').click()
+    expect(page.locator("#notice")).to_contain_text("was uploaded again later", timeout=SECONDS)
+    expect(page.locator(".row.found")).to_have_attribute("data-state", "complete")
+
+
+def test_a_file_is_cancelled_and_retried(page: Page, site: RunningSite, tmp_path: Path) -> None:  # C7
+    site.gateway.fault(hang=True)
+    page.set_input_files("#file", pdf(tmp_path, "stop it"))
+    row = page.locator(".row", has_text="stop it.pdf")
+    row.get_by_role("button", name="Cancel stop it.pdf").click()
+    expect(row.locator(".state")).to_have_text("Cancelled", timeout=SECONDS)
+    site.gateway.http.delete("/faults")
+    row.get_by_role("button", name="Retry stop it.pdf").click()
+    expect(row.locator(".state")).to_have_text("Complete", timeout=SECONDS)
+    expect(row.locator(".attempt")).to_have_text("retried by hand")
+
+
+def test_a_sample_is_converted_by_one_click(page: Page) -> None:  # C7
+    page.get_by_role("button", name="Try a sample").click()
+    row = page.locator(".row", has_text="sample.pdf")
+    expect(row.locator(".state")).to_have_text("Complete", timeout=SECONDS)
+
+
+def test_the_page_looks_often_while_something_is_new(
+    page: Page, site: RunningSite, tmp_path: Path
+) -> None:  # C7
+    """Counted, not timed: twenty looks every two seconds would take longer than the test may."""
+    site.gateway.fault(hang=True)
+    page.set_input_files("#file", pdf(tmp_path, "watched"))
+    expect(page.locator(".row .cancel")).to_be_visible(timeout=SECONDS)
+    waits: list[float] = page.evaluate(WAITS)
+    assert waits[0] < 500
+    assert waits == sorted(waits)  # and ever less often: a page left open costs what it did before
+    page.locator(".row .cancel").click()
+
+
+def test_files_beyond_the_rate_are_sent_again_by_themselves(
+    browser: Browser, faulty_gateway: RunningGateway, tmp_path: Path
+) -> None:  # C7
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    with (
+        RunningSite(tmp_path, url, faulty_gateway, UPLOAD_RATE="4/s") as limited,
+        browser.new_context(viewport=DESK) as opened,  # type: ignore[arg-type]
+    ):
+        page = opened.new_page()
+        page.goto(limited.url)
+        page.set_input_files("#file", [pdf(tmp_path, f"many {nth}") for nth in range(10)])
+        expect(page.locator(".row[data-state=complete]")).to_have_count(10, timeout=SECONDS)
+
+
+def failed(page: Page, path: Path) -> Locator:
+    page.set_input_files("#file", path)
+    row = page.locator(".row", has_text=path.name)
+    expect(row.locator(".state")).to_have_text("Failed", timeout=SECONDS)
+    return row
+
+
+#: Whether the middle of an element is seen, and not what lies over it.
+SEEN = """name => {
+  const element = document.querySelector(name), box = element.getBoundingClientRect();
+  return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2) === element;
+}"""
+
+#: The next waits of the page between two looks, while a file is not done.
+WAITS = "() => { hurry(); return [1, 2, 3, 4, 5].map(() => pauseNow()); }"
 
 
 def test_the_banner_is_there_while_the_queue_is_held_and_rows_say_when(
@@ -180,7 +285,13 @@ def test_everything_can_be_done_by_keyboard(page: Page, tmp_path: Path) -> None:
     for _ in range(6):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.className"))
-    assert [name for name in reached if name][:3] == ["file", "mapping", "download button"]
+    assert [name for name in reached if name][:5] == [
+        "file",
+        "sample",
+        "mapping",
+        "priority",
+        "download button",
+    ]
     page.locator("#file").focus()
     outline = page.locator("#drop").evaluate("drop => getComputedStyle(drop).outlineStyle")
     assert outline == "solid"

@@ -268,6 +268,23 @@ def test_a_page_of_another_site_can_neither_upload_nor_retry(site: RunningSite) 
     site.until(job_id, "failed")
 
 
+def test_uploads_of_a_session_are_counted(faulty_gateway: RunningGateway, tmp_path: Path) -> None:  # C1
+    """One session's flood is no other's business, and to leave the cookie behind does not help."""
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    with RunningSite(tmp_path, url, faulty_gateway, workers=0, UPLOAD_RATE="5/h") as site:
+        ann, bob = site.browser(), site.browser()
+        for browser in (ann, bob):
+            browser.get("/")
+        taken = [site.upload(plain(words=f"ann {nth}"), by=ann) for nth in range(8)]
+        assert [answer.status_code for answer in taken] == [201] * 5 + [429] * 3
+        assert int(taken[-1].headers["retry-after"]) > 60
+        assert "too many uploads" in taken[-1].json()["detail"]
+        assert len(ann.get("/api/jobs").json()["jobs"]) == 5  # a flood leaves nothing behind
+        assert site.upload(plain(words="bob"), by=bob).status_code == 201
+        nobody = [site.upload(plain(words=f"nobody {nth}"), by=site.browser()) for nth in range(8)]
+        assert [answer.status_code for answer in nobody] == [201] * 5 + [429] * 3
+
+
 def test_a_key_of_holdfast_is_an_owner_too(site: RunningSite) -> None:
     app = ("--app", "systems.converter.app:app", "--json")
 

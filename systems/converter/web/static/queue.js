@@ -1,15 +1,17 @@
-// The queue page: uploads files, asks for the rows every two seconds, and changes only what has changed, so that
-// nobody loses their place. All texts go into the page as text, never as markup.
+// The queue page: uploads files, asks for the rows (often at first, then every two seconds), and changes only what has
+// changed, so that nobody loses their place. All texts go into the page as text, never as markup.
 "use strict";
 
 const MAX_BYTES = 52428800;
 const EVERY_MS = 2000, HIDDEN_MS = 15000, LONGEST_MS = 20000;
+const SOON_MS = 200, SLOWER = 1.2; // right after something was asked for, and from look to look while it is not done
+const NOTICE_MS = 12000;
 const STATES = { uploading: "Uploading", queued: "Queued", processing: "Converting", complete: "Complete", failed: "Failed", cancelled: "Cancelled" };
 const $ = (id) => document.getElementById(id);
 
 const rows = new Map(); // key → {element, job, seenAt}
 const sent = new Set(); // uploads whose end is not told yet: it may come before they are first seen
-let limit = 50, misses = 0, timer = 0, asking = false, again = false;
+let limit = 50, misses = 0, soon = SOON_MS, open = 0, timer = 0, asking = false, again = false;
 
 // -- words ----------------------------------------------------------------------------------------------------------
 function sizeOf(bytes) {
@@ -45,7 +47,8 @@ function rowOf(key) {
   let row = rows.get(key);
   if (!row) {
     const element = $("row").content.firstElementChild.cloneNode(true);
-    element.querySelector(".retry").addEventListener("click", () => retry(key));
+    element.querySelector(".retry").addEventListener("click", () => act(key, "retry"));
+    element.querySelector(".cancel").addEventListener("click", () => act(key, "cancel"));
     row = { element, job: null, seenAt: 0 };
     rows.set(key, row);
   }
@@ -58,21 +61,24 @@ function draw(key, job) {
   row.seenAt = performance.now();
   row.element.dataset.state = job.state;
   row.element.dataset.id = key;
+  row.element.classList.toggle("found", key === marked);
   put(find(".name"), job.name);
   find(".name").title = job.name;
   put(find(".facts"), [job.mapping, sizeOf(job.size), job.created_at && time(job.created_at)].filter(Boolean).join(" · "));
   put(find(".state"), STATES[job.state] || job.state);
-  const tries = job.attempt > 1 || (job.attempt === 1 && (job.state === "queued" || job.state === "failed"));
-  put(find(".attempt"), tries ? `attempt ${job.attempt} of ${job.max_attempts}` : "");
+  put(find(".attempt"), triesOf(job));
   put(find(".message"), messageOf(job, row.seenAt));
-  const download = find(".download"), again = find(".retry");
+  const download = find(".download"), again = find(".retry"), cancel = find(".cancel");
   download.hidden = !job.download;
   if (job.download) {
     download.href = job.download;
     download.setAttribute("aria-label", `Download the XML of ${job.name}`);
   }
-  again.hidden = job.state !== "failed";
+  again.hidden = job.refused || (job.state !== "failed" && !job.can_retry);
   again.disabled = !job.can_retry;
+  cancel.hidden = !job.can_cancel;
+  cancel.disabled = false;
+  cancel.setAttribute("aria-label", `Cancel ${job.name}`);
   again.title = job.can_retry ? "" : "The PDF is not here any more; upload it again.";
   again.setAttribute("aria-label", `Retry ${job.name}${job.can_retry ? "" : " (not possible: the PDF is not here any more)"}`);
   find(".progress").hidden = job.state !== "uploading";
@@ -83,9 +89,26 @@ function draw(key, job) {
   return row.element;
 }
 
+// For those who do not see the rows change.
 function tell(text) {
   $("told").textContent = text;
 }
+
+// For everybody: what the rows do not show.
+let noticed = 0, marked = "";
+function notice(text, bad = false) {
+  const element = $("notice");
+  clearTimeout(noticed);
+  element.classList.toggle("bad", bad);
+  element.hidden = false;
+  put(element, text);
+  noticed = setTimeout(() => {
+    element.hidden = true;
+    marked = "";
+    document.querySelectorAll(".row.found").forEach((row) => row.classList.remove("found"));
+  }, NOTICE_MS);
+}
+
 
 function arrange(keys) {
   const list = $("rows");
@@ -117,9 +140,22 @@ async function ask() {
   }
   $("offline").hidden = misses < 2;
   asking = false;
-  const pause = misses ? Math.min(LONGEST_MS, 1000 * 2 ** Math.min(misses, 5)) : document.hidden ? HIDDEN_MS : EVERY_MS;
-  timer = setTimeout(ask, again ? 0 : pause);
+  timer = setTimeout(ask, again ? 0 : pauseNow());
   again = false;
+}
+
+function pauseNow() {
+  if (misses) return Math.min(LONGEST_MS, 1000 * 2 ** Math.min(misses, 5));
+  if (document.hidden) return HIDDEN_MS;
+  if (!open) return EVERY_MS;
+  soon = Math.min(EVERY_MS, soon * SLOWER);
+  return soon;
+}
+
+// Something was asked for: its end is seen soon.
+function hurry() {
+  soon = SOON_MS;
+  return ask();
 }
 
 function show(answer) {
@@ -131,31 +167,53 @@ function show(answer) {
   answer.jobs.forEach((job) => draw(job.id, job));
   arrange([...sending, ...ids]);
   $("more").hidden = !answer.next;
-  const open = answer.jobs.filter((job) => job.state === "queued" || job.state === "processing").length;
+  open = answer.jobs.filter((job) => job.state === "queued" || job.state === "processing").length;
   put($("count"), open ? `${open} under way` : "");
 }
 
-async function retry(key) {
-  const row = rows.get(key), button = row.element.querySelector(".retry");
+// *action*: "retry" or "cancel".
+async function act(key, action) {
+  const row = rows.get(key), button = row.element.querySelector(`.${action}`), name = row.job.name;
   button.disabled = true;
   try {
-    const answer = await fetch(`/api/jobs/${key}/retry`, { method: "POST", credentials: "same-origin" });
-    if (!answer.ok) tell((await answer.json()).detail);
+    const answer = await fetch(`/api/jobs/${key}/${action}`, { method: "POST", credentials: "same-origin" });
+    const job = await answer.json();
+    if (!answer.ok) notice(`${name}: ${job.detail}`, true);
+    else if (job.id !== key) point(name, job);
+    else tell(`${name}: ${action === "retry" ? "queued again" : "cancelled"}`);
   } catch {
-    tell("No connection to the server.");
-    button.disabled = false;
+    notice("No connection to the server. Try again in a moment.", true);
   }
-  ask();
+  button.disabled = false;
+  hurry();
+}
+
+// A retry was answered with another job: of a later upload of the same file, or a new one.
+function point(name, job) {
+  notice(job.duplicate ? `${name} was uploaded again later; see the marked row.` : `${name} is converted anew in the marked row.`);
+  marked = job.id;
+  draw(job.id, job);
+  const element = rows.get(job.id).element;
+  if (!element.isConnected) $("rows").prepend(element);
+  element.scrollIntoView({ block: "nearest" });
+}
+
+function triesOf(job) {
+  const tried = job.attempt > 1 || (job.attempt === 1 && (job.state === "queued" || job.state === "failed"));
+  const words = tried ? [`attempt ${job.attempt} of ${job.max_attempts}`] : [];
+  if (job.manual_retry_count === 1) words.push("retried by hand");
+  if (job.manual_retry_count > 1) words.push(`retried by hand, ${job.manual_retry_count} times`);
+  return words.join(" · ");
 }
 
 // -- uploading ------------------------------------------------------------------------------------------------------
 let made = 0;
 const waiting = [];
-let sending = 0;
+let sending = 0, held = false;
 
 function add(files) {
   for (const file of files) {
-    const key = `local-${++made}`, job = { name: file.name, mapping: $("mapping").value, size: file.size, state: "uploading", message: "" };
+    const key = `local-${++made}`, job = { name: file.name, mapping: $("mapping").value, priority: $("priority").value, size: file.size, state: "uploading", message: "" };
     $("rows").prepend(draw(key, job));
     $("empty").hidden = true;
     if (file.size > MAX_BYTES) end(key, { ...job, state: "failed", message: "File exceeds 50 MB limit." });
@@ -165,10 +223,11 @@ function add(files) {
 }
 
 function send() {
-  while (sending < 3 && waiting.length) {
-    const { key, job, file } = waiting.shift(), form = new FormData(), request = new XMLHttpRequest();
+  while (!held && sending < 3 && waiting.length) {
+    const item = waiting.shift(), { key, job, file } = item, form = new FormData(), request = new XMLHttpRequest();
     sending += 1;
     form.append("mapping", job.mapping);
+    form.append("priority", job.priority);
     form.append("file", file);
     request.open("POST", "/api/upload");
     request.responseType = "json";
@@ -179,10 +238,14 @@ function send() {
     request.onloadend = () => {
       sending -= 1;
       const answer = request.response;
+      if (request.status === 429) {
+        waitFor(Number(request.getResponseHeader("retry-after")) || 5, item);
+        return;
+      }
       if (answer && (request.status < 300 || answer.job_id)) { // it is on record, and comes with the other rows
         rows.get(key)?.element.remove();
         rows.delete(key);
-        if (answer.duplicate) tell(`${job.name} is here already.`);
+        if (answer.duplicate) notice(`${job.name} is here already.`);
         else if (answer.job_id) tell(`${job.name}: ${answer.detail}`);
         else {
           tell(`${job.name}: uploaded`);
@@ -193,11 +256,19 @@ function send() {
         const said = answer && answer.detail ? answer.detail : "The upload was cut off. Send the file again.";
         end(key, { ...job, state: "failed", message: said });
       }
-      ask();
+      hurry();
       send();
     };
     request.send(form);
   }
+}
+
+// The server counts uploads: the file is sent again when it said to, and the others behind it.
+function waitFor(seconds, item) {
+  held = true;
+  waiting.unshift(item);
+  draw(item.key, { ...item.job, message: "These are many files at a time; this one is sent in a moment." });
+  setTimeout(() => { held = false; send(); }, seconds * 1000);
 }
 
 function end(key, job) {
@@ -210,6 +281,15 @@ function end(key, job) {
 $("file").addEventListener("change", (event) => {
   add(event.target.files);
   event.target.value = "";
+});
+$("sample").addEventListener("click", async () => {
+  try {
+    const answer = await fetch("/sample.pdf");
+    if (!answer.ok) throw new Error(String(answer.status));
+    add([new File([await answer.blob()], "sample.pdf", { type: "application/pdf" })]);
+  } catch {
+    notice("The sample cannot be fetched now. Try again in a moment.", true);
+  }
 });
 $("upload").addEventListener("submit", (event) => event.preventDefault());
 $("more").addEventListener("click", () => {
