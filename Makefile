@@ -8,7 +8,8 @@ BIN := .venv/bin
 PYTHON ?= python3
 # Compiled once, not by each of the hundreds of processes that the tests start: some machines switch it off.
 unexport PYTHONDONTWRITEBYTECODE
-# For make run: what is started, where it listens, where everything it keeps goes; and sqlite or postgres (not for grading)
+# For make run: what is started, where it listens, where everything it keeps goes; and sqlite or postgres (not for grading).
+# DATABASE_URL, GATEWAY_URL (converter) and MODEL_URL (reports) in the environment win over what it would start itself.
 SYSTEM ?= converter
 PORT ?= 8000
 DATA ?= ./data
@@ -30,7 +31,7 @@ setup: ## Make .venv ready with the project and all tools
 
 run: ## Set up and start a system (SYSTEM=converter|grading|reports|screenshots PORT=8000 DATA=./data STORE=sqlite|postgres)
 	@test -d systems/$(SYSTEM)/run || { echo "run: no system $(SYSTEM); there are converter, grading, reports and screenshots" >&2; exit 2; }
-	@$(PYTHON) tools/bootstrap $(if $(filter converter-sqlite,$(SYSTEM)-$(STORE)),run,dev)
+	@$(PYTHON) tools/bootstrap $(if $(filter converter-sqlite,$(SYSTEM)-$(if $(filter postgres%,$(DATABASE_URL)),postgres,$(STORE))),run,dev)
 	@exec $(BIN)/python -m systems.$(SYSTEM).run --port $(PORT) --data $(DATA) $(if $(filter grading,$(SYSTEM)),,--store $(STORE))
 
 test: ## Set up and run the whole suite, with private servers

@@ -46,7 +46,7 @@ def main() -> int:
 @contextlib.contextmanager
 def _converter(data: Path) -> Iterator[tuple[str, str]]:
     """Where the page is, and the gateway's fault switch."""
-    command = [sys.executable, "-m", "systems.converter.run", "--port", "0", "--data", str(data), "--faults"]
+    command = [sys.executable, "-m", "systems.converter.run", "--port", "0", "--data", str(data)]
     patient = os.environ | {
         "RETRY_BASE_DELAY_MS": "25000",
         "RETRY_JITTER_MAX_MS": "0",

@@ -17,7 +17,7 @@ from types import FrameType
 
 from holdfast import HoldfastError
 from systems.common.children import ROOT, Child, NotStarted
-from systems.common.postgres import NoServer
+from systems.common.postgres import NoServer, PrivatePostgres
 
 _TICK_SEC = 0.1
 #: What a demo wants that production does not: Ctrl-C means now, and what is given back costs nothing.
@@ -62,7 +62,8 @@ def python(name: str, environment: Mapping[str, str], *arguments: str, says_read
 
 def around(defaults: Mapping[str, str], fixed: Mapping[str, str]) -> dict[str, str]:
     """The environment of the children: what the caller has set wins, but for what must fit together."""
-    return DEMO | dict(defaults) | dict(os.environ) | dict(fixed) | {"PYTHONUNBUFFERED": "1"}
+    told = {name: value for name, value in os.environ.items() if value.strip() or name not in defaults}
+    return DEMO | dict(defaults) | told | dict(fixed) | {"PYTHONUNBUFFERED": "1"}
 
 
 def start_all(children: Sequence[Child], web: Child) -> str:
@@ -95,7 +96,31 @@ def stop_all(children: Sequence[Child], last: Sequence[Child] = (), *, within: f
             child.end(end)
 
 
+def given(variable: str) -> str:
+    """Return what the caller has set in the environment; an empty variable counts as not set."""
+    return os.environ.get(variable, "").strip()
+
+
+def find_database(stack: contextlib.ExitStack, data: Path, name: str, store: str) -> str:
+    """Return the address of the jobs' database: `DATABASE_URL`, a private PostgreSQL below *data*, or the file *name* there."""
+    if url := given("DATABASE_URL"):
+        return url
+    if store == "postgres":
+        return stack.enter_context(PrivatePostgres(data / "postgres")).url
+    return f"sqlite:///{data / name}"
+
+
+def say_data(data: Path, what: str) -> str:
+    """Return the line that says where everything is; a database of the caller's own is named by its variable alone."""
+    if given("DATABASE_URL"):
+        return f"  the data   {data}: {what}; the jobs are in DATABASE_URL"
+    return f"  the data   {data}: {what}, jobs; remove it to begin anew"
+
+
 def migrate(app: str, environment: Mapping[str, str]) -> None:
+    """Bring the schema of a PostgreSQL up to date; SQLite does it by itself."""
+    if environment["DATABASE_URL"].startswith("sqlite:"):
+        return
     command = [sys.executable, "-m", "holdfast", "migrate", app]
     done = subprocess.run(command, cwd=ROOT, env=dict(environment), stdout=subprocess.DEVNULL)
     if done.returncode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -17,9 +18,14 @@ def serve(app: Any, host: str, port: int, *, name: str) -> int:
     try:
         started = serve_bounded(app, host, port, on_ready=lambda at: print(f"ready: {at}", flush=True))
     except UsageError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        print(f"{name}: {error}{_by_make(port)}", file=sys.stderr)
         return 1
     return 0 if started else 1
+
+
+def _by_make(port: int) -> str:
+    """Return how to choose another port for those who started this by make, which knows no options."""
+    return f"; with make: PORT={port + 1 if port < 65_535 else 8000}" if "MAKELEVEL" in os.environ else ""
 
 
 def serve_site(prog: str, description: str | None, make: Callable[[], Any]) -> int:

@@ -6,17 +6,21 @@ import argparse
 import contextlib
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
-from systems.common.postgres import PrivatePostgres
+from systems.common.children import Child
 from systems.common.running import (
     around,
+    find_database,
     free_port,
+    given,
     keep_up,
     migrate,
     parser_for,
     python,
     run_system,
+    say_data,
     start_all,
     stop_all,
     workers,
@@ -26,46 +30,47 @@ from systems.common.running import (
 def main() -> int:
     parser = parser_for("python -m systems.converter.run", __doc__)
     parser.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")
-    parser.add_argument("--faults", action="store_true", help="enable the gateway's fault switch; for tests")
     return run_system(parser.parse_args(), _run)
 
 
-def _run(given: argparse.Namespace, stopped: threading.Event) -> int:
-    data: Path = given.data.resolve()
+def _run(options: argparse.Namespace, stopped: threading.Event) -> int:
+    data: Path = options.data.resolve()
     data.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        url = f"sqlite:///{data / 'converter.db'}"
-        if given.store == "postgres":
-            url = stack.enter_context(PrivatePostgres(data / "postgres")).url
-        at = free_port()
-        environment = _environment(data, url, at)
-        faults = ["--faults"] if given.faults else []
-        place = ("--host", given.host, "--port", str(given.port))
-        gateway = python(
-            "gateway", environment, "systems.converter.gateway", "--port", str(at), *faults, says_ready=True
-        )
+        environment = _environment(data, find_database(stack, data, "converter.db", options.store))
+        gateways = _gateways(environment)
+        place = ("--host", options.host, "--port", str(options.port))
         web = python("web", environment, "systems.converter.web", *place, says_ready=True)
-        worker, metrics = workers("systems.converter.app:app", environment, given.workers)
-        children = [gateway, web, worker]
-        stack.callback(stop_all, children, last=[gateway])
-        if given.store == "postgres":
-            migrate("systems.converter.app:app", environment)
+        worker, metrics = workers("systems.converter.app:app", environment, options.workers)
+        children = [*gateways, web, worker]
+        stack.callback(stop_all, children, last=gateways)
+        migrate("systems.converter.app:app", environment)
         address = start_all(children, web)
-        _say(address, data, given.data, metrics, at if given.faults else None)
+        _say(address, data, options.data, metrics, environment["GATEWAY_URL"] if gateways else None)
         keep_up(children, stopped)
     return 0
 
 
-def _environment(data: Path, url: str, gateway_port: int) -> dict[str, str]:
+def _gateways(environment: Mapping[str, str]) -> list[Child]:
+    """The gateway, with its fault switch; none where the caller has one already."""
+    if given("GATEWAY_URL"):
+        return []
+    port = environment["GATEWAY_URL"].rpartition(":")[2]
+    module = ("systems.converter.gateway", "--port", port, "--faults")
+    return [python("gateway", environment, *module, says_ready=True)]
+
+
+def _environment(data: Path, url: str) -> dict[str, str]:
     defaults = {
         "UPLOADS_DIR": str(data / "uploads"),
         "RESULTS_DIR": str(data / "results"),
         "SESSION_KEY_FILE": str(data / "session.key"),
     }
-    return around(defaults, {"DATABASE_URL": url, "GATEWAY_URL": f"http://127.0.0.1:{gateway_port}"})
+    gateway = given("GATEWAY_URL") or f"http://127.0.0.1:{free_port()}"
+    return around(defaults, {"DATABASE_URL": url, "GATEWAY_URL": gateway})
 
 
-def _say(address: str, data: Path, shown: Path, metrics: str, faults_at: int | None) -> None:
+def _say(address: str, data: Path, shown: Path, metrics: str, gateway: str | None) -> None:
     from systems.converter.samples import SAMPLES
 
     samples = data / "samples"
@@ -80,11 +85,9 @@ def _say(address: str, data: Path, shown: Path, metrics: str, faults_at: int | N
     )
     print(f"             curl -b {jar} {address}/api/jobs")
     print(metrics)
-    print(f"  the data   {data}: jobs, uploads, results; remove it to begin anew")
-    if faults_at is not None:
-        print(
-            f'  the faults curl -d \'{{"status": 502, "seconds": 30}}\' http://127.0.0.1:{faults_at}/faults'
-        )
+    print(say_data(data, "uploads, results"))
+    if gateway is not None:
+        print(f"""  an outage  curl -d '{{"status": 502, "seconds": 30}}' {gateway}/faults""")
     print("  to stop    Ctrl-C", flush=True)
 
 

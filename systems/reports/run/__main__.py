@@ -12,16 +12,18 @@ from pathlib import Path
 
 from holdfast import Holdfast
 from systems.common.children import Child
-from systems.common.postgres import PrivatePostgres
 from systems.common.running import (
     around,
+    find_database,
     free_port,
+    given,
     keep_up,
     migrate,
     parser_for,
     private_file,
     python,
     run_system,
+    say_data,
     start_all,
     stop_all,
     workers,
@@ -34,44 +36,41 @@ _KEY_FILE = "operator.key"
 def main() -> int:
     parser = parser_for("python -m systems.reports.run", __doc__)
     parser.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")
-    parser.add_argument("--faults", action="store_true", help="enable the model's fault switch; for tests")
     return run_system(parser.parse_args(), _run)
 
 
-def _run(given: argparse.Namespace, stopped: threading.Event) -> int:
-    data: Path = given.data.resolve()
+def _run(options: argparse.Namespace, stopped: threading.Event) -> int:
+    data: Path = options.data.resolve()
     for folder in ("documents", "documents/inbox", "reports", "schemas"):
         (data / folder).mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        url = f"sqlite:///{data / 'reports.db'}"
-        if given.store == "postgres":
-            url = stack.enter_context(PrivatePostgres(data / "postgres")).url
-        model_port = free_port()
-        environment = _environment(data, url, model_port)
-        worker, metrics = workers("systems.reports.app:app", environment, given.workers)
-        model, web, _ = children = [*_children(given, environment, model_port), worker]
-        stack.callback(stop_all, children, last=[model])
-        if given.store == "postgres":
-            migrate("systems.reports.app:app", environment)
+        url = find_database(stack, data, "reports.db", options.store)
+        port = free_port()
+        environment = _environment(data, url, port)
+        models = _models(environment, port)
+        place = ("--host", options.host, "--port", str(options.port))
+        web = python("web", environment, "systems.reports.web", *place, says_ready=True)
+        worker, metrics = workers("systems.reports.app:app", environment, options.workers)
+        children = [*models, web, worker]
+        stack.callback(stop_all, children, last=models)
+        migrate("systems.reports.app:app", environment)
         _make_key(data / _KEY_FILE, url)
         address = start_all(children, web)
-        _say(address, data, given.data, metrics, model_port if given.faults else None)
+        _say(address, data, options.data, metrics, port if models else None)
         keep_up(children, stopped)
     return 0
 
 
-def _children(given: argparse.Namespace, environment: Mapping[str, str], model_port: int) -> list[Child]:
-    """The model and the API, in this order."""
-    faults = ["--faults"] if given.faults else []
-    place = ("--host", given.host, "--port", str(given.port))
-    return [
-        python("model", environment, "systems.provider", "--port", str(model_port), *faults, says_ready=True),
-        python("web", environment, "systems.reports.web", *place, says_ready=True),
-    ]
+def _models(environment: Mapping[str, str], port: int) -> list[Child]:
+    """The stand-in of the model, with its fault switch; none where the caller names a model."""
+    if given("MODEL_URL"):
+        return []
+    module = ("systems.provider", "--port", str(port), "--faults")
+    return [python("model", environment, *module, says_ready=True)]
 
 
 def _environment(data: Path, url: str, model_port: int) -> dict[str, str]:
-    """A model or a bucket of one's own may be named, too; the database is ours."""
+    """A model, a bucket or a database of one's own may be named, too."""
     defaults = {
         "DOCUMENTS_URL": str(data / "documents"),
         "REPORTS_URL": str(data / "reports"),
@@ -112,10 +111,10 @@ def _say(address: str, data: Path, shown: Path, metrics: str, faults_at: int | N
     print(f'             curl -H "authorization: bearer $KEY" {address}/reports')
     print(f"  the watch  cp {shown / 'documents' / 'invoice-2.txt'} {shown / 'documents' / 'inbox'}/")
     print(metrics)
-    print(f"  the data   {data}: documents, reports, schemas, jobs; remove it to begin anew")
+    print(say_data(data, "documents, reports, schemas"))
     if faults_at is not None:
         print(
-            f'  the faults curl -d \'{{"status": 503, "seconds": 30}}\' http://127.0.0.1:{faults_at}/faults'
+            f"""  an outage  curl -d '{{"status": 503, "seconds": 30}}' http://127.0.0.1:{faults_at}/faults"""
         )
     print("  to stop    Ctrl-C", flush=True)
 

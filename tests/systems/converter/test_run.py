@@ -20,7 +20,7 @@ import pytest
 
 from systems.converter.samples import article
 from tests.services import zygote
-from tests.systems.converter.gateways import ROOT, children_of, wait_for_ends
+from tests.systems.converter.gateways import ROOT, RunningGateway, children_of, wait_for_ends
 
 
 class Run:
@@ -53,9 +53,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.contextmanager
-def running(data: Path, *words: str) -> Iterator[Run]:
+def running(data: Path, *words: str, **variables: str) -> Iterator[Run]:
     command = [sys.executable, "-m", "systems.converter.run", "--port", "0", "--data", str(data), *words]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    environment = os.environ | {"DATABASE_URL": "", "GATEWAY_URL": ""} | variables
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             said: list[str] = []
@@ -95,6 +96,36 @@ def assert_explained(run: Run, data: Path) -> None:
     assert [seen["id"] for seen in json.loads(done.stdout)["jobs"]] == [job["id"]]  # the jar is who you are
 
 
+def assert_an_outage_can_be_made(run: Run) -> None:
+    """By the line as it stands there."""
+    [words] = [shlex.split(line.partition("an outage")[2]) for line in run.said if " an outage " in line]
+    subprocess.run(["curl", "--silent", "--fail", *words[1:]], check=True, capture_output=True)
+    gateway = words[-1].removesuffix("/faults")
+    assert httpx2.post(f"{gateway}/convert?mapping=text", content=article()).status_code == 502
+    httpx2.delete(words[-1]).raise_for_status()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_database_and_a_gateway_of_ones_own_are_used(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:  # C11
+    url = request.getfixturevalue({"sqlite": "sqlite_url", "postgres": "empty_postgres"}[store])
+    data = tmp_path / "data"
+    with (
+        RunningGateway(tmp_path, "--size", "1") as gateway,
+        running(data, DATABASE_URL=url, GATEWAY_URL=gateway.url) as run,
+    ):
+        assert "What It Costs to Lose No Job" in convert(run)
+        parts = [Path(f"/proc/{pid}/cmdline").read_text() for pid in run.tree()]
+        assert not [part for part in parts if "systems.converter.gateway" in part]
+    assert not (data / "converter.db").exists()
+    assert not [line for line in run.said if " an outage " in line]  # it is not ours to break
+    [place] = [line for line in run.said if line.startswith("  the data ")]
+    assert place.endswith("the jobs are in DATABASE_URL\n")
+    assert "password" not in "".join(run.said)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_one_command_starts_it_and_ctrl_c_stops_all_of_it_within_3_seconds(store: str, data: Path) -> None:
@@ -102,6 +133,7 @@ def test_one_command_starts_it_and_ctrl_c_stops_all_of_it_within_3_seconds(store
         assert re.fullmatch(r"ready: http://127\.0\.0\.1:\d+\n", run.said[0])
         assert_explained(run, data / store)
         assert "What It Costs to Lose No Job" in convert(run)
+        assert_an_outage_can_be_made(run)
         [told] = [line for line in run.said if line.startswith("  metrics")]
         assert "attempts_succeeded_total{attempt=" in httpx2.get(told.split()[2]).text  # the worker's own
         tree = run.tree()
@@ -139,8 +171,10 @@ def test_a_port_that_is_taken_is_told_and_nothing_is_left_running(tmp_path: Path
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         command = [sys.executable, "-m", "systems.converter.run", "--port", port, "--data", str(tmp_path)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        by_make = os.environ | {"MAKELEVEL": "1"}
+        done = subprocess.run(command, cwd=ROOT, env=by_make, capture_output=True, text=True)
     assert done.returncode == 1
+    assert f"; with make: PORT={int(port) + 1}\n" in done.stderr
     assert done.stdout == ""
     assert f"web: cannot listen on 127.0.0.1 port {port}" in done.stderr
     assert "Traceback" not in done.stderr

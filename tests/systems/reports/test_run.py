@@ -25,7 +25,10 @@ COMMAND = [sys.executable, "-m", "systems.reports.run", "--port", "0", "--data"]
 
 @contextmanager
 def running(data: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    process = subprocess.Popen([*COMMAND, str(data)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    environment = os.environ | {"DATABASE_URL": "", "MODEL_URL": ""}
+    process = subprocess.Popen(
+        [*COMMAND, str(data)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
     keeper.watch(process.pid)
     try:
         assert process.stdout is not None
