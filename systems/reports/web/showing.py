@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import JobRow, State
+from systems.common.rows import failure_before
 from systems.reports.codes import Code, message, public_code
 
 STATUS = {
@@ -45,9 +46,10 @@ def _said(row: JobRow) -> tuple[Code | None, str]:
     if row.state is State.FAILED:
         code = public_code(row.error_code)
         return code, message(code, final=True)
-    if row.state in (State.COMPLETE, State.CANCELLED) or row.last_failure is None:
+    failure = failure_before(row)
+    if failure is None:
         return None, ""
-    code = public_code(row.last_failure.get("code"))
+    code = public_code(failure.get("code"))
     return code, message(code, final=False)
 
 

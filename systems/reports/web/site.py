@@ -26,6 +26,7 @@ from fastapi.responses import JSONResponse, Response
 from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
 from holdfast.http import api
 from holdfast.logs import Log
+from systems.common.front import front_page
 from systems.reports.codes import CODES, Code
 from systems.reports.content import check_name
 from systems.reports.documents import Documents, Place
@@ -46,6 +47,7 @@ log = Log("reports.web")
 MOST_ROWS = 200
 _MOST_REPORT = 20_000_000
 _NAMES = uuid.UUID("0d1b7f5e-95f5-5b7e-8a53-1d1c4c3a8f0b")
+_HINT = "Requests need a key: holdfast keys create, then Authorization: Bearer …. `make run` makes one: data/operator.key."
 _SAFE = {
     "x-content-type-options": "nosniff",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -74,6 +76,7 @@ def make_site(reports: Reports) -> FastAPI:
     site.add_api_route("/stats", routes.stats, methods=["GET"])
     site.add_api_route("/metrics", routes.metrics, methods=["GET"])
     site.add_api_route("/healthz", routes.healthz, methods=["GET"])
+    site.router.routes.append(front_page("Reports: documents in, JSON by a schema out.", __doc__, _HINT))
     site.mount("/holdfast", api(reports.app))
     _tell_errors(site)
     return site
@@ -144,8 +147,9 @@ class _Routes:
         caller.must_operate()
         asked = await read_body(request, AskRetry)
         row = await self._found(caller, job_id)
-        if row.state not in (State.FAILED, State.CANCELLED):
-            raise Refused(Code.NOT_READY, "Only a report that has failed can be retried.")
+        if not row.is_retryable:
+            detail = "Only a report that has failed, was cancelled or waits for its next try can be retried."
+            raise Refused(Code.NOT_READY, detail)
         if asked.keep_answer:
             await self._app.retry(row.id, by=caller.owner)
         else:

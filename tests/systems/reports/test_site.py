@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -12,6 +13,7 @@ import httpx2
 import pytest
 
 from systems.reports.samples import invoice
+from systems.reports.tasks import QUEUE
 from systems.reports.web.site import make_site
 from tests.services import zygote
 from tests.systems.provider.providers import ROOT
@@ -52,7 +54,26 @@ class Site:
 
 @pytest.fixture
 async def site(make_world: Callable[..., World]) -> AsyncIterator[Site]:
-    world = make_world(model_price_in=1.0, model_price_out=2.0)
+    async with opened(make_world(model_price_in=1.0, model_price_out=2.0)) as made:
+        yield made
+
+
+@pytest.fixture
+async def patient_site(world: World) -> AsyncIterator[Site]:
+    """On each kind of store; a report that fails waits for a minute."""
+    patient = World(
+        world.folder,
+        world.settings.database_url,
+        world.provider,
+        model_api_key="sk-canary-0123456789",
+        retry_first_ms=60_000,
+    )
+    async with opened(patient) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened(world: World) -> AsyncIterator[Site]:
     async with world.working():
         keys = {}
         for who in ("ann", "bob"):
@@ -174,6 +195,47 @@ async def test_an_operator_retries_with_or_without_the_answer(site: Site) -> Non
     path = f"/reports/{missing['id']}/retry"
     assert (await site.ask("operator", "POST", path, {"keep_answer": False})).status_code == 200
     assert (await site.ended(missing["id"]))["status"] == "succeeded"
+
+
+async def test_a_report_that_waits_for_its_next_try_is_retried_at_once(patient_site: Site) -> None:  # P9
+    site = patient_site
+    site.world.provider.fault(status=503, times=1)
+    body = {"source": site.world.put("a.txt"), "schema": "invoice"}
+    path = f"/reports/{(await site.ask('ann', 'POST', '/reports', body)).json()['id']}"
+    async with asyncio.timeout(20):
+        while True:
+            shown = (await site.ask("ann", "GET", path)).json()
+            if shown["next_run_at"] is not None:
+                break
+            await asyncio.sleep(0.02)
+    assert shown["message"].endswith("It will be tried again.")
+    assert (await site.ask("operator", "POST", f"{path}/retry", {})).status_code == 200
+    ended = await site.ended(shown["id"])
+    assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
+    refused = await site.ask("operator", "POST", f"{path}/retry", {})
+    assert (refused.status_code, refused.json()["code"]) == (409, "NOT_READY")
+
+
+@pytest.mark.parametrize("action", ["retry", "revalidate"])
+async def test_a_report_that_is_run_anew_says_nothing_of_before(site: Site, action: str) -> None:  # P9
+    site.world.provider.fault(content=ANSWER)
+    shown = await site.made("ann", site.world.put("a.txt"))
+    assert shown["message"]
+    await site.world.app.pause(QUEUE)
+    body = {"schema": {"type": "object"}} if action == "revalidate" else {"keep_answer": False}
+    answer = await site.ask("operator", "POST", f"/reports/{shown['id']}/{action}", body)
+    assert answer.status_code == 200
+    waiting = (await site.ask("ann", "GET", f"/reports/{shown['id']}")).json()
+    assert (waiting["status"], waiting["message"], waiting["error_code"]) == ("queued", "", None)
+    await site.world.app.resume(QUEUE)
+
+
+async def test_the_root_says_what_is_here(site: Site) -> None:  # E66
+    answer = await site.ask("nobody", "GET", "/")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    for words in ("POST /reports", "/reports/{id}/retry", "Authorization: Bearer"):
+        assert words in answer.text
 
 
 async def test_the_figures_are_told_as_series_and_as_lines(site: Site) -> None:  # P6 E62

@@ -1,0 +1,24 @@
+"""What is at `/` of a system that is an API: its name, its routes and what a request needs, as plain text."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+
+def front_page(title: str, routes: str | None, hint: str) -> Route:
+    """Return the route of `/`.
+
+    Args:
+        title: What this is, in one line.
+        routes: The table of its routes, as the docstring of its module has it.
+        hint: What a first request needs.
+    """
+    text = "\n\n".join(part.strip() for part in (title, routes or "", hint) if part) + "\n"
+    headers = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
+
+    async def serve(_: Request) -> Response:
+        return PlainTextResponse(text, headers=headers)
+
+    return Route("/", serve, methods=["GET"])
