@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.domain.access import Role
 from holdfast.domain.limits import Rate
-from holdfast.http import api
+from holdfast.http import api, rate_limit
 from holdfast.http.limits import Rates
 from holdfast.http.problems import Problem
 from holdfast.testing import ManualClock
@@ -118,3 +118,16 @@ async def test_who_does_not_heed_refusals_is_told_later_and_let_in_evenly() -> N
     assert await allowed(301) == 301  # it has kept to its rate for long enough: in blocks again
     clock.advance(0.07)
     assert (await rates.take("flood"))[1][1].startswith(b'"owner";r=298;')
+
+
+async def test_a_route_of_ones_own_is_counted_apart() -> None:  # E66
+    app = new_app()
+    async with app:
+        uploads, downloads = (rate_limit(app, name, "3/h") for name in ("upload", "download"))
+        waits = [await uploads("ann") for _ in range(5)]
+        assert waits[:3] == [None] * 3
+        assert all(wait is not None and 0 < wait <= 3600 for wait in waits[3:])
+        assert await uploads("bob") is None
+        assert await downloads("ann") is None
+        again = rate_limit(app, "upload", "3/h")  # another server on the same store
+        assert await again("ann") is not None

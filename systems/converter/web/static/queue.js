@@ -64,7 +64,8 @@ function draw(key, job) {
   row.element.classList.toggle("found", key === marked);
   put(find(".name"), job.name);
   find(".name").title = job.name;
-  put(find(".facts"), [job.mapping, sizeOf(job.size), job.created_at && time(job.created_at)].filter(Boolean).join(" · "));
+  const priority = job.priority && job.priority !== "normal" ? `${job.priority} priority` : "";
+  put(find(".facts"), [job.mapping, sizeOf(job.size), priority, job.created_at && time(job.created_at)].filter(Boolean).join(" · "));
   put(find(".state"), STATES[job.state] || job.state);
   put(find(".attempt"), triesOf(job));
   put(find(".message"), messageOf(job, row.seenAt));
