@@ -197,7 +197,12 @@ def test_a_file_is_cancelled_and_retried(page: Page, site: RunningSite, tmp_path
     site.gateway.http.delete("/faults")
     row.get_by_role("button", name="Retry stop it.pdf").click()
     expect(row.locator(".state")).to_have_text("Complete", timeout=SECONDS)
-    expect(row.locator(".attempt")).to_have_text("retried by hand")
+    expect(row.locator(".attempt")).to_have_text("retried by you")
+    page.reload()
+    expect(row.locator(".attempt")).to_have_text("retried by you", timeout=SECONDS)
+    page.evaluate("localStorage.clear()")  # as in another browser, or after an operator's retry
+    page.reload()
+    expect(row.locator(".attempt")).to_have_text("retried by hand", timeout=SECONDS)
 
 
 def test_a_sample_is_converted_by_one_click(page: Page) -> None:  # C7

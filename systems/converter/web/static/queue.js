@@ -182,11 +182,24 @@ async function act(key, action) {
     if (!answer.ok) notice(`${name}: ${job.detail}`, true);
     else if (job.id !== key) point(name, job);
     else tell(`${name}: ${action === "retry" ? "queued again" : "cancelled"}`);
+    if (answer.ok && action === "retry") remember(key);
   } catch {
     notice("No connection to the server. Try again in a moment.", true);
   }
   button.disabled = false;
   hurry();
+}
+
+// Which files were retried in this browser: operators can retry them too.
+const mine = new Set(read("retried"));
+
+function read(name) {
+  try { return [].concat(JSON.parse(localStorage.getItem(name)) || []); } catch { return []; }
+}
+
+function remember(key) {
+  mine.add(key);
+  try { localStorage.setItem("retried", JSON.stringify([...mine].slice(-200))); } catch { /* it is forgotten with the page */ }
 }
 
 // A retry was answered with another job: of a later upload of the same file, or a new one.
@@ -202,8 +215,8 @@ function point(name, job) {
 function triesOf(job) {
   const tried = job.attempt > 1 || (job.attempt === 1 && (job.state === "queued" || job.state === "failed"));
   const words = tried ? [`attempt ${job.attempt} of ${job.max_attempts}`] : [];
-  if (job.manual_retry_count === 1) words.push("retried by hand");
-  if (job.manual_retry_count > 1) words.push(`retried by hand, ${job.manual_retry_count} times`);
+  const count = job.manual_retry_count || 0;
+  if (count) words.push(`retried by ${mine.has(job.id) ? "you" : "hand"}${count > 1 ? `, ${count} times` : ""}`);
   return words.join(" · ");
 }
 
