@@ -1,4 +1,4 @@
-"""Rows of jobs: many at once, and what they tell of a failure."""
+"""Rows of jobs: many at once, and the failure that one is tried again for."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ async def rows_of(app: Holdfast, ids: Sequence[str]) -> dict[str, JobRow]:
 def failure_before(row: JobRow) -> dict[str, Any] | None:
     """Return the failure that a job will be, or is being, tried again for; None for one that has ended.
 
-    The row keeps its last failure over a manual retry, which counts attempts anew: one of an attempt that is still to come
-    is of the run before, and is not told any more.
+    The row keeps its last failure over a manual retry, which counts attempts anew. So a failure of an attempt that is still
+    to come belongs to the run before, and is left out.
     """
     if row.last_failure is None or row.state not in (State.QUEUED, State.PROCESSING):
         return None

@@ -62,8 +62,8 @@ def python(name: str, environment: Mapping[str, str], *arguments: str, says_read
 
 def around(defaults: Mapping[str, str], fixed: Mapping[str, str]) -> dict[str, str]:
     """The environment of the children: what the caller has set wins, but for what must fit together."""
-    told = {name: value for name, value in os.environ.items() if value.strip() or name not in defaults}
-    return DEMO | dict(defaults) | told | dict(fixed) | {"PYTHONUNBUFFERED": "1"}
+    kept = {name: value for name, value in os.environ.items() if value.strip() or name not in defaults}
+    return DEMO | dict(defaults) | kept | dict(fixed) | {"PYTHONUNBUFFERED": "1"}
 
 
 def start_all(children: Sequence[Child], web: Child) -> str:

@@ -34,7 +34,7 @@ class Failure:
     def held(cls, code: str, detail: str, codes: Mapping[str, Code]) -> Failure:
         """Return the failure of a job that was not called, because a breaker is open; *code* names it.
 
-        A code that nobody has declared means what `CIRCUIT_OPEN` means.
+        A code that is not declared means what `CIRCUIT_OPEN` means.
         """
         words = code if is_known(code, codes) else "CIRCUIT_OPEN"
         return replace(cls.of(words, detail, codes), code=code)

@@ -65,7 +65,7 @@ def show(row: JobRow, converter: Converter, *, now: datetime | None = None) -> d
 
 
 def was_refused(row: JobRow) -> bool:
-    """Return whether this upload was refused at the door: it has no digest, for it was never stored."""
+    """Return whether this upload was not accepted: it has no digest, because it was never stored."""
     return row.state is State.FAILED and not (isinstance(row.payload, dict) and row.payload.get("sha256"))
 
 

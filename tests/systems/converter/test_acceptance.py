@@ -169,7 +169,7 @@ def test_a_failed_job_is_retried_by_hand_and_completes(site: RunningSite) -> Non
 
 
 def test_a_retry_says_nothing_of_the_failure_before_it(site: RunningSite) -> None:  # C8
-    """Neither in its answer, nor while the new attempt runs; what fails then is told again."""
+    """Neither in its answer, nor while the new attempt runs; what fails then is shown again."""
     job = site.converted(some("said before"), "docx")
     assert job["attempt"] == 1
     site.gateway.fault(hang=True)
@@ -195,7 +195,7 @@ def test_a_retry_beside_a_finished_twin_answers_with_the_twin(site: RunningSite)
     answer = site.http.post(f"/api/jobs/{failed['id']}/retry")
     assert (answer.status_code, answer.json()["id"], answer.json()["duplicate"]) == (200, twin["id"], True)
     assert answer.json()["has_result"] is True
-    assert set(site.uploads.glob("*.pdf")) == before  # nothing was copied for nobody
+    assert set(site.uploads.glob("*.pdf")) == before  # no copy is left behind
     (site.results / f"{twin['id']}.xml").unlink()
     answer = site.http.post(f"/api/jobs/{failed['id']}/retry")
     assert (answer.status_code, answer.json()["duplicate"]) == (200, False)

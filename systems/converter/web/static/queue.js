@@ -95,7 +95,7 @@ function tell(text) {
   $("told").textContent = text;
 }
 
-// For everybody: what the rows do not show.
+// Visible: what the rows do not show.
 let noticed = 0, marked = "";
 function notice(text, bad = false) {
   const element = $("notice");

@@ -1,6 +1,7 @@
 -- complete: processing → complete, for those whose lease is current and whose deadline has not passed.
--- $1 ids, $2 epochs, $3 results, $4 durations in ms, $5 what the services answered (null: nobody said it): by place. Epochs are unique, so the two ANYs need no pairing to find
--- the lease by index; the join pairs them. Returns the ids that were completed and the keys that became free.
+-- $1 ids, $2 epochs, $3 results, $4 durations in ms, $5 HTTP statuses of the services (null: no handler has set one): by place.
+-- Epochs are unique, so the two ANYs need no pairing to find the lease by index; the join pairs them.
+-- Returns the ids that were completed and the keys that became free.
 WITH d AS (
     DELETE FROM holdfast.lease
      WHERE job_id = ANY ($1::uuid[]) AND epoch = ANY ($2::bigint[]) AND (deadline_at IS NULL OR deadline_at >= holdfast.clock())
