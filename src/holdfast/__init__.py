@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.errors import (
         Conflict,
         Fatal,
+        Forbidden,
         HoldfastError,
         JobFailed,
         LeaseLost,
@@ -71,6 +72,7 @@ __all__ = [
     "Every",
     "Failed",
     "Fatal",
+    "Forbidden",
     "Handle",
     "Hold",
     "Holdfast",
@@ -165,6 +167,7 @@ _HOMES = {
     "Task": "holdfast.engine.tasks",
     "Conflict": "holdfast.errors",
     "Fatal": "holdfast.errors",
+    "Forbidden": "holdfast.errors",
     "HoldfastError": "holdfast.errors",
     "JobFailed": "holdfast.errors",
     "LeaseLost": "holdfast.errors",

@@ -277,7 +277,7 @@ class Holdfast(Declaring, Relaying, Verbs):
         """Put a refused input on record: a job that is failed from the start, without a dead letter."""
         if task not in self.tasks:
             raise UnknownTask(task, self.tasks)
-        [job] = self.tasks[task].options(owner=owner)._jobs([arguments])
+        [job] = self.tasks[task].options(owner=owner)._jobs([arguments], checked=False)
         return await (await self.engine()).reject(job, code, message)
 
     # -- watching ---------------------------------------------------------------------------------------------------

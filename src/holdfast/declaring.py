@@ -31,7 +31,7 @@ from holdfast.engine.policies.values import Policies
 from holdfast.engine.ports import Hook, Retention
 from holdfast.engine.settings import Settings
 from holdfast.engine.taskoptions import read_policy, task_name
-from holdfast.engine.tasks import Sender, Task
+from holdfast.engine.tasks import Check, Sender, Task
 from holdfast.engine.transport import Topic
 from holdfast.errors import UsageError
 from holdfast.transports.targets import read_target
@@ -94,13 +94,19 @@ class Declaring(ABC):
         topic: str | None = None,
         encode: Encode | None = None,
         again_after: Duration = AGAIN_AFTER,
+        http: bool = False,
+        check: Check | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:
         """Make a function a task. *execute* is "async" (on the loop), "thread" or "process"; by default an
         `async def` runs on the loop, a plain `def` in a thread, and a plain `def` with a *timeout* in a process,
         because a thread cannot be stopped. "outside": no worker runs it; others do, and tell of it (`begin`, `end`). They are
-        told of its jobs by messages of *topic*, written by *encode*, and again when nobody has begun after *again_after*."""
+        told of its jobs by messages of *topic*, written by *encode*, and again when nobody has begun after *again_after*.
+
+        *http* opens the task to keys of owners: they may enqueue, retry and redrive its jobs over HTTP. *check* is a function
+        of the owner and the arguments by name; it is asked about every call, on every road, before it is stored, and
+        raises `Forbidden` or `PayloadError` to refuse it."""
 
         def decorate(function: Callable[..., Any]) -> Task[..., Any]:
             return self._add_task(function, **options)

@@ -11,6 +11,7 @@ HoldfastError
 │   ├── UnknownMessage    no message has this id
 │   ├── UnknownAccount    no account of credits has this name
 │   └── UnknownJob        no job has this id
+├── Forbidden             this owner or this key may not do that: nothing was done
 ├── BadSignature          a message was not signed by whom it says
 ├── Conflict              a person's move lost to the state the job is in
 │   └── Changed           it changed since you read it; nothing was done
@@ -121,6 +122,10 @@ class UnknownAccount(UsageError):
             f"no account has the name {str(account)[:60]!r}; `holdfast credits accounts` shows those there are"
         )
         self.account = account
+
+
+class Forbidden(HoldfastError):
+    """An owner or a key may not do this. The check of a task raises it to refuse a call; over HTTP it is 403."""
 
 
 class BadSignature(HoldfastError):

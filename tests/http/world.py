@@ -34,11 +34,11 @@ def new_app(url: str = "memory://", **settings: Any) -> Holdfast:
         settings["store"] = MemoryStore(settings.get("clock") or SystemClock())
     app = Holdfast(url, **settings)
 
-    @app.task(queue="press", depends_on="gateway", retry=Retry(3))
+    @app.task(queue="press", depends_on="gateway", retry=Retry(3), http=True)
     async def convert(pdf: str, pages: int = 1) -> str:
         return f"{pdf}:{pages}"
 
-    @app.task
+    @app.task(http=True)
     async def note(text: str) -> str:
         return text
 

@@ -13,7 +13,7 @@ from holdfast.domain.schedule import Schedule, due
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Tick
 from holdfast.engine.schedules import jobs_of
-from holdfast.errors import InsufficientCredits, QuotaExceeded
+from holdfast.errors import Forbidden, InsufficientCredits, PayloadError, QuotaExceeded
 from holdfast.logs import Log
 
 log = Log("holdfast.duties")
@@ -56,7 +56,7 @@ class Scheduling:
                 await self._engine.enqueue(jobs_of(schedule, task, ticks))
                 ticked = ticks[-1]
                 log.info("schedule.ticked", schedule=schedule.name, jobs=len(ticks))
-            except (InsufficientCredits, QuotaExceeded) as refused:
+            except (Forbidden, InsufficientCredits, PayloadError, QuotaExceeded) as refused:
                 # It passes: the others must not wait for it.
                 log.warning("schedule.refused", schedule=schedule.name, reason=str(refused))
         before = None if kept is None else kept.last

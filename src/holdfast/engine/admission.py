@@ -50,6 +50,11 @@ class Admission:
         """The weights of the levels of priority."""
         return self._policies().priorities
 
+    @property
+    def declared_queues(self) -> set[str]:
+        """The queues that the file or `app.queue` names."""
+        return {*self._policies().queues, *self.queues}
+
     def limits_of_queue(self, queue: str) -> Limits | None:
         return self._policies().queue_limits(queue) or self.queues.get(queue)
 

@@ -112,10 +112,7 @@ class Errands:
     def _message(self, one: Waiting, name: str) -> NewMessage:
         task = self._tasks[one.task]
         assert task.policy.topic is not None
-        arguments = decode_any(one.payload)
-        for version in range(one.version, task.policy.version):
-            if version in task.upgraders:
-                arguments = task.upgraders[version](arguments)
+        arguments = task.upgrade(decode_any(one.payload), one.version)
         errand = Errand(_name(one), one.id, one.generation, one.task, arguments)
         body, headers = (task.policy.encode or plain_json)(errand)
         traced = {} if one.trace is None else {"traceparent": one.trace}

@@ -107,6 +107,7 @@ class Signature:
         self._by_name: set[str] = set()  # and those that may be given by name
         self._names: set[str] = set()
         self._required: set[str] = set()
+        self._defaults: dict[str, Any] = {}
         self._rest: str | None = None  # *args
         self._extra: str | None = None  # **kwargs
         fields: list[tuple[str, Any, Any]] = []
@@ -116,10 +117,14 @@ class Signature:
             kind = hints.get(name, Any)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 self._rest, kind = name, list[kind]  # type: ignore[valid-type]
+                self._defaults[name] = []
             elif parameter.kind is parameter.VAR_KEYWORD:
                 self._extra, kind = name, dict[str, kind]  # type: ignore[valid-type]
+                self._defaults[name] = {}
             elif parameter.default is parameter.empty:
                 self._required.add(name)
+            else:
+                self._defaults[name] = parameter.default
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 self._places.append(name)
             self._names.add(name)
@@ -220,6 +225,12 @@ class Signature:
             else text
             for arguments, text in zip(calls, texts, strict=True)
         ]
+
+    def named(self, payload: str) -> dict[str, Any]:
+        """The arguments of *payload* by name, in their types; those that were left out have their defaults."""
+        struct = self._decoder.decode(payload)
+        given = {name: getattr(struct, name) for name in self._names}
+        return self._defaults | {name: value for name, value in given.items() if value is not msgspec.UNSET}
 
     def load(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
         """The call that *payload* stands for; `PayloadError` when it does not fit the signature any more."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
+from holdfast.domain.internal import is_internal
 from holdfast.domain.job import DeadLetter, DeadLetterFilter, Edit, JobId, JobRow, named
 from holdfast.domain.knobs import number, whole, word
 from holdfast.domain.moves import NOTES, Kind
@@ -15,7 +16,16 @@ from holdfast.engine.broker import Broker
 from holdfast.engine.payload import decode_any, encode, size
 from holdfast.engine.ports import Reclaim, Stuck
 from holdfast.engine.recovering import BATCH, Recovering, stuck_failure
-from holdfast.errors import Changed, Conflict, InsufficientCredits, QuotaExceeded, UnknownJob, UsageError
+from holdfast.errors import (
+    Changed,
+    Conflict,
+    Forbidden,
+    InsufficientCredits,
+    PayloadError,
+    QuotaExceeded,
+    UnknownJob,
+    UsageError,
+)
 
 #: In bytes, of what is said with a note; and the words that mean something in every event.
 LONGEST_NOTE = 4_000
@@ -61,6 +71,8 @@ class People(Recovering):
                 raise Conflict(f"job {job_id} belongs to another owner")
         forget = None if from_step is None else await self._steps_from(known, from_step)
         edit = None if args is None else await self._edit(known, args)
+        if edit is None:
+            await self._check_again(known)
         place = await self._retry(known, by, forget, edit, proviso)
         self.observers.retried(Kind.manual_retry)
         self._moved(known)
@@ -97,14 +109,25 @@ class People(Recovering):
         """Another call of its task, checked as `enqueue` does."""
         row = await self.job(job_id)
         task = self.tasks.get(row.task)
-        if task is None or row.task.startswith("holdfast."):
+        if is_internal(row.task):
+            raise Forbidden(f"job {job_id} is one of the engine's own; it is retried as it is, without args")
+        if task is None:
             raise UsageError(
                 f"task {row.task!r} is not one of this app, so other arguments cannot be checked; retry it as it is, or in its app"
             )
         payload = task.signature.dump(task.signature.bind((), args), self.settings.payload_limit)
+        task.check(row.owner, payload)
         before, after = row.payload if isinstance(row.payload, dict) else {}, decode_any(payload)
         names = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
         return Edit(payload, task.policy.version, tuple(names))
+
+    async def _check_again(self, job_id: JobId) -> None:
+        """A job whose arguments were never checked (`reject`), or under other rules, does not run because it is retried."""
+        if not any(task.policy.check for task in self.tasks.values()):
+            return
+        row = await self.job(job_id)
+        if row.task in self.tasks:
+            self.tasks[row.task].check_again(row.owner, row.payload)
 
     async def _steps_from(self, job_id: JobId, name: str) -> Collection[str]:
         names = list(await self.store.steps(job_id))
@@ -126,7 +149,8 @@ class People(Recovering):
     ) -> int:
         """Give dead letters another life: at most *limit*, at most *rate* a second; how many were queued.
 
-        One whose dedupe key is held by a live twin stays a dead letter, and so does one that nobody pays for.
+        One whose dedupe key is held by a live twin stays a dead letter, and so does one that nobody pays for or that its
+        task's check refuses.
         """
         if rate is not None:
             number("rate", rate, 0.001, 1e6)
@@ -140,7 +164,7 @@ class People(Recovering):
                 break
             try:
                 await self.redrive_one(letter.id, by=by, queue=queue)
-            except (Conflict, InsufficientCredits, QuotaExceeded):
+            except (Conflict, Forbidden, InsufficientCredits, PayloadError, QuotaExceeded):
                 continue
             done += 1
             progress(done)
@@ -151,7 +175,11 @@ class People(Recovering):
     async def redrive_one(
         self, job_id: JobId, *, by: str, queue: str | None = None, proviso: Proviso = ANYHOW
     ) -> None:
-        """`Conflict` when it is no dead letter any more, or a live twin holds its dedupe key."""
+        """`Conflict` when it is no dead letter any more, or a live twin holds its dedupe key. `Forbidden` when its task's
+        check refuses it, or when it is the engine's own and is to change its queue."""
+        if queue is not None and is_internal((await self.job(job_id)).task):
+            raise Forbidden(f"job {job_id} is one of the engine's own; it stays in its queue")
+        await self._check_again(job_id)
         await self.store.retry(job_id, by, kind=Kind.redriven, queue=queue, proviso=proviso)
         self.observers.retried(Kind.redriven)
         self._moved(job_id)

@@ -44,6 +44,7 @@ def declare(
 
 def jobs_of(schedule: Schedule, task: Task[Any, Any], ticks: Sequence[datetime]) -> list[NewJob]:
     """One job for each tick, not to run before it by the store's clock; the same jobs wherever they are made."""
+    task.check(schedule.owner, schedule.payload)
     tag = f"{TAG}{schedule.name}"[:_LONGEST_TAG]
     return [
         NewJob(

@@ -18,6 +18,7 @@ BROKERS = ("redis://", "rediss://", "amqp://", "amqps://", "memory://")
 PLACES = ("file://", "s3://", "memory://")
 _SWITCH = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
 KEEP_LOGS = ("failed", "always", "never")
+OWNER_QUEUES = ("declared", "any")
 _MAY_BE_NONE = ("grace", "wait_for_store")
 _NUMBERS = (
     "concurrency", "min_concurrency", "payload_limit", "result_limit", "outbox_batch", "stuck_batch", "child_jobs",
@@ -56,6 +57,7 @@ class Settings:
     child_memory: int | None = None  #: … or when it keeps more bytes of memory than this after one
     keep_logs: str = "failed"  #: which attempts keep what their handlers logged
     tracing: bool = False  #: a span for every attempt, linked to its caller's (OpenTelemetry)
+    owner_queues: str = "declared"  #: which queues keys of owners may name
     metrics_prefix: str = "holdfast_"  #: what the names of all metrics begin with
     outbound_allow: str = ""  #: networks that webhooks may lead to although they are not public
     #: what the secrets of webhooks are made from; the same in every process of the app. `new,old` while it is replaced
@@ -145,6 +147,10 @@ def _read(source: str, name: str, value: Any) -> Any:
     if name == "keep_logs":
         if value not in KEEP_LOGS:
             raise UsageError(f"{source} is {value!r}; it is one of {', '.join(KEEP_LOGS)}")
+        return value
+    if name == "owner_queues":
+        if value not in OWNER_QUEUES:
+            raise UsageError(f"{source} is {str(value)[:40]!r}; it is one of {', '.join(OWNER_QUEUES)}")
         return value
     if name not in _NUMBERS:
         try:

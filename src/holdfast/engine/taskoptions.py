@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.domain.credit import MOST
+from holdfast.domain.internal import PREFIX, is_internal
 from holdfast.domain.knobs import a_function, number, optional_span, span, typed, whole, word
 from holdfast.domain.limits import Limits
 from holdfast.domain.policy import Retry
@@ -28,7 +29,11 @@ def task_name(handler: object, given: object) -> str:
     name = getattr(handler, "__name__", None) if given is None else given
     if name is None:
         raise UsageError(f"{handler!r:.60} has no name; give its task one: name=…")
-    return word("name", name)
+    if is_internal(word("name", name)):
+        raise UsageError(
+            f"{name!r:.60}: names that begin with {PREFIX!r} are the engine's own; choose another"
+        )
+    return str(name)
 
 
 def read_policy(name: str, handler: Callable[..., Any], options: Mapping[str, Any]) -> Policy:
@@ -96,6 +101,15 @@ def _rules(option: str, value: Any) -> tuple[Any, ...]:
     )
 
 
+def _check(option: str, value: Any) -> Any:
+    what = "a function (owner, args) that raises Forbidden or PayloadError to refuse a call"
+    if inspect.iscoroutinefunction(a_function(option, value, what)):
+        raise UsageError(
+            f"{option} is an async function; a check is a plain def, so that every road can ask it"
+        )
+    return value
+
+
 def _or_none(read: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
     return lambda option, value: None if value is None else read(option, value)
 
@@ -126,5 +140,7 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "encode": _or_none(
         lambda option, value: a_function(option, value, "a function from an Errand to a body and its headers")
     ),
+    "http": lambda option, value: typed(option, value, bool, "True or False"),
+    "check": _or_none(_check),
     "again_after": lambda option, value: span(option, value, timedelta(milliseconds=100), timedelta(days=30)),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
@@ -19,7 +20,7 @@ from holdfast.domain.knobs import moment, optional_span, whole, word
 from holdfast.domain.limits import Limits
 from holdfast.domain.policy import Retry
 from holdfast.engine import dedupe
-from holdfast.engine.payload import Signature, result_reader
+from holdfast.engine.payload import Signature, UnreadablePayload, encode, result_reader
 from holdfast.engine.ports import Retention
 from holdfast.errors import UsageError
 
@@ -33,6 +34,10 @@ STUCK_ACTIONS = ("report", "retry")
 
 #: A call for `enqueue_many`: its arguments by name, or by place as a tuple; a lone value is a call with one argument.
 Call = Mapping[str, Any] | tuple[Any, ...] | Any
+
+#: Decides about a call before it is stored: it is given the owner and the arguments by name, as the handler would see them.
+#: To refuse, it raises `Forbidden` (who asks may not) or `PayloadError` (nobody may).
+Check = Callable[[str | None, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,8 @@ class Policy:
     topic: str | None = None  #: where those who execute it outside are told of its jobs …
     encode: Encode | None = None  #: … in these words
     again_after: timedelta = AGAIN_AFTER  #: … and again, while nobody has begun
+    http: bool = False  #: keys of owners may enqueue, retry and redrive its jobs
+    check: Check | None = None  #: asked about every call before it is stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +231,32 @@ class Task(Generic[P, R_co]):
 
         return keep
 
+    def upgrade(self, arguments: dict[str, Any], version: int) -> dict[str, Any]:
+        """Return *arguments* of payload *version* as those of the version in force."""
+        for step in range(version, self.policy.version):
+            if step in self.upgraders:
+                arguments = self.upgraders[step](arguments)
+        return arguments
+
+    def check(self, owner: str | None, payload: str) -> None:
+        """Ask the task's check about a call that is to be stored; raise what it raises."""
+        if self.policy.check is not None:
+            self.policy.check(owner, self.signature.named(payload))
+
+    def check_again(self, owner: str | None, arguments: Any) -> None:
+        """Ask the check about the stored *arguments* of a job that is to run again: rules may have changed since."""
+        if self.policy.check is not None:
+            self.policy.check(owner, self._named_again(arguments))
+
+    def _named_again(self, arguments: Any) -> dict[str, Any]:
+        """Rows do not tell their version: the newest one that fits is taken."""
+        for version in range(self.policy.version, 0, -1):
+            with suppress(Exception):
+                return self.signature.named(
+                    encode(self.upgrade(arguments, version), what="the stored arguments")
+                )
+        raise UnreadablePayload(f"the stored arguments of {self.name}() do not fit its signature any more")
+
     def _split(self, kwargs: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
         if not kwargs:
             return _NO_OPTIONS, {}
@@ -292,11 +325,14 @@ class Enqueuer(Generic[P, R_co]):
         sender, task = self._task._sender, self._task
         return Handles(sender.send_sync(self._jobs(calls), self._options.connection), task, sender)
 
-    def _jobs(self, calls: Iterable[Call]) -> Sequence[NewJob]:
+    def _jobs(self, calls: Iterable[Call], *, checked: bool = True) -> Sequence[NewJob]:
         if self._options.id is not None:
             raise UsageError("an id names one job; enqueue_many makes those of its jobs by itself")
         sender, spec = self._task._sender, self._spec()
         payloads = self._task.signature.dump_many(calls, sender.payload_limit)
+        if checked and self._task.policy.check is not None:
+            for payload in payloads:
+                self._task.check(spec.owner, payload)
         new_id = sender.new_id
         if self._by_content:
             return [NewJob(new_id(), payload, self._compared(spec, payload)) for payload in payloads]
@@ -305,6 +341,7 @@ class Enqueuer(Generic[P, R_co]):
     def _job(self, named: Mapping[str, Any], placed: tuple[Any, ...] = ()) -> NewJob:
         task, sender, job_id = self._task, self._task._sender, self._options.id
         payload = task.signature.dump(task.signature.bind(placed, named), sender.payload_limit)
+        task.check(self._options.owner, payload)
         spec = self._compared(self._spec(), payload) if self._by_content else self._spec()
         return NewJob(checked_id(job_id) if job_id else sender.new_id(), payload, spec)
 

@@ -14,6 +14,7 @@ from holdfast.domain.access import Action
 from holdfast.domain.moves import State
 from holdfast.domain.operation import FASTEST, SLOWEST, Operation, Progress
 from holdfast.engine.operating import Plan, begin
+from holdfast.engine.permissions import must_be_declared, only_open
 from holdfast.http.answers import ONLY_LOOKED, answer, token_of
 from holdfast.http.kinds import Asked, Moment, Note, Number, Told, Word, none_of, when
 from holdfast.http.pages import MOST, LimitQuery, capped
@@ -125,6 +126,9 @@ async def begin_operation(request: Request, body: NewOperation) -> Response:
     caller = caller_of(request)
     where = body.where.model_dump(exclude_none=True)
     caller.own(body.where.owner)
+    if caller.is_owner and body.doing in (Doing.RETRY, Doing.REDRIVE):
+        where["task"] = only_open(app_of(request), body.where.task)
+        must_be_declared(app_of(request), body.to_queue)
     plan = Plan(
         body.doing,
         where,

@@ -9,10 +9,11 @@ from fastapi import Query, Request, Response
 from holdfast.domain.access import Action
 from holdfast.domain.job import DeadLetter, DeadLetterFilter, JobRow
 from holdfast.domain.moves import State
+from holdfast.engine.permissions import must_be_declared
 from holdfast.errors import Changed, Conflict, InsufficientCredits, QuotaExceeded
 from holdfast.http import kinds, shapes
 from holdfast.http.answers import answer, proviso_of, tag_of
-from holdfast.http.jobs import IF_MATCH, Include, JobIdPath, One, Some, reached
+from holdfast.http.jobs import IF_MATCH, Include, JobIdPath, One, Some, must_run_again, reached
 from holdfast.http.pages import CursorQuery, LimitQuery, capped
 from holdfast.http.problems import Problem
 from holdfast.http.routing import app_of, caller_of, does, door_of, router
@@ -110,6 +111,9 @@ async def redrive_dead_letter(
 ) -> Response:
     row, by = await reached(request, job_id), caller_of(request).name
     queue, engine = None if body is None else body.to_queue, await app_of(request).engine()
+    must_run_again(request, row)
+    if caller_of(request).is_owner:
+        must_be_declared(engine, queue)
     try:
         await engine.redrive_one(row.id, by=by, queue=queue, proviso=proviso_of(request))
     except Changed:

@@ -14,6 +14,7 @@ from holdfast.domain.job import Enqueued
 from holdfast.domain.job import NewJob as NewRow
 from holdfast.domain.moves import State
 from holdfast.domain.near import near
+from holdfast.engine import permissions
 from holdfast.engine.doorstore import Repeated
 from holdfast.engine.tasks import Task
 from holdfast.http.access import Caller
@@ -68,23 +69,30 @@ def _trace(request: Request) -> str | None:
 
 def _row(app: Holdfast, body: NewJob, caller: Caller, trace: str | None) -> NewRow:
     """Bound and checked as `task.enqueue` does."""
+    task = _task(app, body, caller)
     options: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set - _NO_OPTIONS}
     owner = caller.own(body.owner)
     if owner is not None:
         options["owner"] = owner
     if options.get("tags", ()) is None:
         del options["tags"]
-    row = _task(app, body.task).options(**options)._job(body.args)
+    row = task.options(**options)._job(body.args)
     if trace is not None and row.spec.trace is None:
         row = row._replace(spec=replace(row.spec, trace=trace))
     return row
 
 
-def _task(app: Holdfast, name: str) -> Task[Any, Any]:
-    known = app.tasks
-    if name not in known:
-        raise Problem("UNKNOWN_TASK", f"no task named {name[:100]!r}; {near(name[:100], known)}")
-    return known[name]
+def _task(app: Holdfast, body: NewJob, caller: Caller) -> Task[Any, Any]:
+    """The task, where the caller may enqueue it, and in this queue."""
+    name = body.task
+    permissions.must_not_be_internal(name)
+    if name not in app.tasks:
+        listed = permissions.open_tasks(app) if caller.is_owner else permissions.outside_tasks(app)
+        raise Problem("UNKNOWN_TASK", f"no task named {name[:100]!r}; {near(name[:100], listed)}")
+    if caller.is_owner:
+        permissions.must_be_open(app, name)
+        permissions.must_be_declared(app, body.queue, body.shard)
+    return app.tasks[name]
 
 
 async def _send(

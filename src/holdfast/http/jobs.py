@@ -10,6 +10,7 @@ from fastapi import Path, Query, Request, Response
 from holdfast.domain.access import Action
 from holdfast.domain.job import JobFilter, JobRow
 from holdfast.domain.moves import State
+from holdfast.engine.permissions import must_be_open
 from holdfast.errors import UnknownJob
 from holdfast.http import kinds, shapes
 from holdfast.http.answers import answer, is_known, proviso_of, tag_of
@@ -49,6 +50,12 @@ async def reached(request: Request, job_id: str) -> JobRow:
     row = await app_of(request).job(job_id)
     caller_of(request).must_reach(row.owner)
     return row
+
+
+def must_run_again(request: Request, row: JobRow) -> None:
+    """`Forbidden` where the caller is an owner and the task is not open to owners: who may not call it may not call it again."""
+    if caller_of(request).is_owner:
+        must_be_open(app_of(request), row.task)
 
 
 routes = router("jobs")
@@ -193,7 +200,7 @@ async def explain_job(request: Request, job_id: JobIdPath) -> Response:
     **does(Action.STEER, 402, 409, 412, openapi_extra=IF_MATCH),
 )
 async def retry_job(request: Request, job_id: JobIdPath, body: shapes.RetryAsked | None = None) -> Response:
-    await reached(request, job_id)
+    must_run_again(request, await reached(request, job_id))
     step, by = None if body is None else body.from_step, caller_of(request).name
     engine = await app_of(request).engine()
     args = None if body is None else body.args

@@ -14,6 +14,7 @@ from holdfast.domain.codes import lookup
 from holdfast.errors import (
     Changed,
     Conflict,
+    Forbidden,
     HoldfastError,
     InsufficientCredits,
     JobFailed,
@@ -81,6 +82,7 @@ ERRORS: tuple[tuple[type[HoldfastError], str, str | None], ...] = (
     (UnknownTask, "UNKNOWN_TASK", None),
     (PayloadError, "INVALID", None),
     (UsageError, "INVALID", None),
+    (Forbidden, "FORBIDDEN", None),
     (Changed, "PRECONDITION_FAILED", None),
     (Conflict, "CONFLICT", None),
     (LeaseLost, "CONFLICT", None),

@@ -18,6 +18,7 @@ from holdfast.domain.moves import State
 from holdfast.domain.webhook import Webhook
 from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.engine import Engine
+from holdfast.engine.permissions import must_be_open, must_not_be_internal
 from holdfast.errors import Conflict, PayloadError, UnknownJob
 from holdfast.logs import Log
 from holdfast.webhooks.choosing import delivery_id
@@ -54,6 +55,9 @@ async def receive(engine: Engine, webhook_id: str, headers: Mapping[str, str], b
         raise UnknownJob(wish.job[:60])
     if webhook.owner is not None and row.owner != webhook.owner:
         raise NotYours(f"job {row.id} belongs to another owner")
+    must_not_be_internal(row.task)
+    if webhook.owner is not None:
+        must_be_open(engine, row.task)
     request = Request(scope=f"inbound {webhook.id}", name=message, fingerprint=sha256(body).digest())
     job = retrial(webhook, row.id, delivery_id(f"{webhook.id} {message}", await engine.store.now()))
     if row.state is State.COMPLETE:

@@ -186,10 +186,7 @@ class Executors:
 
     def _upgraded(self, task: Task[Any, Any], claimed: Claimed) -> str:
         try:
-            arguments = decode_any(claimed.payload)
-            for version in range(claimed.version, task.policy.version):
-                if version in task.upgraders:
-                    arguments = task.upgraders[version](arguments)
+            arguments = task.upgrade(decode_any(claimed.payload), claimed.version)
             return encode(arguments, what="the upgraded arguments")
         except Exception as error:
             raise UnreadablePayload(
