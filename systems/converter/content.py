@@ -4,6 +4,8 @@ from __future__ import annotations
 
 #: The largest PDF that is taken; a file of exactly this size still is.
 MAX_BYTES = 52_428_800
+#: Of what people read of an upload, in characters.
+LONGEST_MAPPING, LONGEST_NAME = 100, 120
 
 #: How much of the head `is_pdf` looks at, and how much of the tail `is_whole`.
 HEAD_BYTES, TAIL_BYTES = 1024, 1024

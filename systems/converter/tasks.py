@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+import re
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Any
 
 import httpx2
 
-from holdfast import THIS_JOB, BreakerPolicy, Every, Holdfast, Job, Retention, Retry, Task
+from holdfast import THIS_JOB, BreakerPolicy, Every, Holdfast, Job, PayloadError, Retention, Retry, Task
 from systems.common.calling import certificates
 from systems.common.parts import Part
 from systems.common.threads import in_thread
 from systems.converter.codes import DECLARED
+from systems.converter.content import LONGEST_MAPPING, LONGEST_NAME, MAX_BYTES
 from systems.converter.failures import IO_ATTEMPTS, SourceGone, failed, rule
 from systems.converter.gateway_client import Source, ask_gateway
 from systems.converter.retention import Swept, sweep
@@ -27,6 +29,7 @@ from systems.converter.storing import result_path, source_path
 
 QUEUE, GATEWAY, HOUSEKEEPING = "convert", "gateway", "housekeeping"
 SWEEP_EVERY = timedelta(minutes=10)
+_SHA256 = re.compile("[0-9a-f]{64}")
 #: What an attempt may take beyond the gateway's own time: reading the source and writing the result.
 _DISK_TIME = timedelta(seconds=30)
 
@@ -98,6 +101,7 @@ def build(settings: Settings, **options: Any) -> Converter:
         depends_on=GATEWAY,
         max_crashes=settings.worker_max_crashes,
         rules=[rule],
+        check=check_upload,
     )
     async def convert(
         mapping: str, *, name: str = "", sha256: str = "", size: int = 0, job: Job = THIS_JOB
@@ -141,6 +145,18 @@ def _open(source: Path, target: Path) -> Source | None:
         return Source(source)
     except FileNotFoundError:
         raise SourceGone("the source is no longer there") from None
+
+
+def check_upload(owner: str | None, args: Mapping[str, Any]) -> None:
+    """Refuse what no upload says of itself, whatever road it came by."""
+    if len(args["mapping"]) > LONGEST_MAPPING or not args["mapping"].isprintable():
+        raise PayloadError(f"mapping has at most {LONGEST_MAPPING} printable characters")
+    if len(args["name"]) > LONGEST_NAME or not args["name"].isprintable():
+        raise PayloadError(f"name has at most {LONGEST_NAME} printable characters")
+    if not 0 <= args["size"] <= MAX_BYTES:
+        raise PayloadError(f"size is from 0 to {MAX_BYTES:,} bytes")
+    if args["sha256"] and not _SHA256.fullmatch(args["sha256"]):
+        raise PayloadError("sha256 has 64 hexadecimal digits")
 
 
 def retry_policy(settings: Settings) -> Retry:

@@ -41,6 +41,12 @@ class Audio(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     size: Annotated[int, msgspec.Meta(ge=0)]
 
 
+def check_parts(skill: str, text: str | None, audio: object) -> None:
+    """`ValueError` for a submission that has neither, both, or the wrong one of the two."""
+    if (text is None) == (audio is None) or (skill == "speaking") != (audio is not None):
+        raise ValueError("writing has a text, speaking has audio, and neither has both")
+
+
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
     """`grading.request`."""
 
@@ -53,10 +59,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     def __post_init__(self) -> None:
         if split(self.request_id)[0] != self.submission_id:
             raise ValueError("requestId and submissionId speak of two submissions")
-        if (self.text is None) == (self.audio is None) or (self.skill == "speaking") != (
-            self.audio is not None
-        ):
-            raise ValueError("writing has a text, speaking has audio, and neither has both")
+        check_parts(self.skill, self.text, self.audio)
 
 
 class Grade(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

@@ -8,12 +8,16 @@ doubled, delayed or purged; the engine stores each with its submission, and send
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from holdfast import Holdfast, Retry, Task
-from systems.grading.messages import ask
+import msgspec
+
+from holdfast import Holdfast, PayloadError, Retry, Task
+from systems.grading.audio import LARGEST_AUDIO
+from systems.grading.messages import LONGEST_TEXT, Audio, Skill, ask, check_parts
 from systems.grading.settings import Settings
 from systems.grading.topology import DELIVERY_LIMIT, REQUESTS, queues
 
@@ -21,6 +25,29 @@ GRADE, QUEUE = "grade", "grading"
 #: A job of ours is begun again only when a lease ran out or a person asked; its deadline ends it long before this.
 _MANY = 100
 _LOOK_FOR_LOST = timedelta(seconds=2)
+
+
+class _Submission(msgspec.Struct, frozen=True):
+    """What a submission holds, as the worker's message will say it."""
+
+    skill: Skill
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_TEXT)] | None
+    audio: Audio | None
+
+    def __post_init__(self) -> None:
+        check_parts(self.skill, self.text, self.audio)
+        if self.text is not None and (not self.text.strip() or "\x00" in self.text):
+            raise ValueError("a writing submission needs a text, without NUL")
+        if self.audio is not None and self.audio.size > LARGEST_AUDIO:
+            raise ValueError(f"a recording has at most {LARGEST_AUDIO:,} bytes")
+
+
+def check_submission(owner: str | None, args: Mapping[str, Any]) -> None:
+    """Refuse what is no submission, whatever road it came by: a recording is named by an id, never by a path."""
+    try:
+        msgspec.convert(dict(args), _Submission)
+    except msgspec.ValidationError as error:
+        raise PayloadError(f"this is no submission: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +96,7 @@ def build(settings: Settings, **options: Any) -> Grading:
         retry=Retry(_MANY, base="1s", cap="1m"),
         max_crashes=_MANY,
         stuck_after=None,
+        check=check_submission,
     )
     async def grade(
         skill: str, text: str | None = None, audio: dict[str, Any] | None = None

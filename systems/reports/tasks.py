@@ -28,13 +28,12 @@ from systems.reports.failures import failed, rule
 from systems.reports.model.asking import model_client
 from systems.reports.policy import retry_policy
 from systems.reports.records import Records, open_records
+from systems.reports.rules import WATCH, make_check
 from systems.reports.schemas import Schema
 from systems.reports.settings import Settings
 from systems.reports.watch import look
 
 QUEUE, MODEL, HOUSEKEEPING = "reports", "model", "housekeeping"
-#: Whose reports those of the watch are.
-WATCH = "watch"
 #: What an attempt may take beyond the model's own time: reading, writing, and waiting for the database.
 _OTHER_TIME = timedelta(seconds=120)
 
@@ -89,6 +88,7 @@ def build(settings: Settings, **options: Any) -> Reports:
         depends_on=MODEL,
         max_crashes=settings.worker_max_crashes,
         rules=[rule],
+        check=make_check(settings, Documents(roots(settings))),
     )
     async def report(
         source: str, schema: str | Schema, *, instructions: str = "", job: Job = THIS_JOB

@@ -8,6 +8,7 @@ stop everybody's.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -29,7 +30,9 @@ from holdfast import (
     table,
 )
 from systems.screenshots.browser import Browser, Limits
+from systems.screenshots.checks import make_check
 from systems.screenshots.failures import ShotFailed, rule
+from systems.screenshots.guard import Rules
 from systems.screenshots.promises import Promises, read_promises
 from systems.screenshots.records import Books, open_books
 from systems.screenshots.settings import Settings
@@ -119,7 +122,15 @@ def build(
         "rules": [rule],
     }
 
-    @app.task(name=SCREENSHOT, retry=DEFAULT_RETRY, price=settings.screenshot_price, **given)
+    rules = Rules.read(os.environ)
+
+    @app.task(
+        name=SCREENSHOT,
+        retry=DEFAULT_RETRY,
+        price=settings.screenshot_price,
+        check=make_check(rules, pdf=False),
+        **given,
+    )
     async def screenshot(shot: Shot, *, job: Job = THIS_JOB) -> dict[str, Any]:
         """Take the picture, put it on disk; where it is."""
         return await store(settings.images_dir, job, await _shoot(job, shot))
@@ -128,6 +139,7 @@ def build(
         name=PDF_GENERATION,
         retry=Retry(3, backoff=fixed("30s"), jitter="none"),
         price=settings.pdf_price,
+        check=make_check(rules, pdf=True),
         **given,
     )
     async def pdf(shot: Shot, *, job: Job = THIS_JOB) -> dict[str, Any]:

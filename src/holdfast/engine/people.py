@@ -121,13 +121,15 @@ class People(Recovering):
         names = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
         return Edit(payload, task.policy.version, tuple(names))
 
-    async def _check_again(self, job_id: JobId) -> None:
-        """A job whose arguments were never checked (`reject`), or under other rules, does not run because it is retried."""
-        if not any(task.policy.check for task in self.tasks.values()):
-            return
-        row = await self.job(job_id)
+    def check_again(self, row: JobRow) -> None:
+        """Ask the check of its task about a job that is to run again: its arguments were accepted under other rules, or were
+        never checked (`reject`)."""
         if row.task in self.tasks:
             self.tasks[row.task].check_again(row.owner, row.payload)
+
+    async def _check_again(self, job_id: JobId) -> None:
+        if any(task.policy.check for task in self.tasks.values()):
+            self.check_again(await self.job(job_id))
 
     async def _steps_from(self, job_id: JobId, name: str) -> Collection[str]:
         names = list(await self.store.steps(job_id))

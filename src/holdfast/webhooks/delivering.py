@@ -28,7 +28,7 @@ from holdfast.engine.admission import Admission
 from holdfast.engine.engine import Engine
 from holdfast.engine.payload import encode
 from holdfast.engine.tasks import Policy, Sender, Task
-from holdfast.errors import Conflict, Retryable, TargetNotAllowed, UnknownJob
+from holdfast.errors import Conflict, Forbidden, PayloadError, Retryable, TargetNotAllowed, UnknownJob
 from holdfast.logs import Log
 from holdfast.webhooks.choosing import INBOUND_TASK, QUEUE, TASK
 from holdfast.webhooks.secrets import current, revealed
@@ -176,7 +176,12 @@ def _retrying(find_engine: Callable[[], Awaitable[Engine]]) -> Callable[..., Awa
         engine = await find_engine()
         try:
             place = await engine.retry(job_id, by=f"webhook {webhook}", owner=owner)
-        except (Conflict, UnknownJob) as error:  # it moved on meanwhile: nothing is left to do
+        except (
+            Conflict,
+            Forbidden,
+            PayloadError,
+            UnknownJob,
+        ) as error:  # it moved on, or the rules did: nothing is left to do
             return {"refused": str(error)}
         return {"place": place}
 

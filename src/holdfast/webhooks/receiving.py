@@ -58,6 +58,7 @@ async def receive(engine: Engine, webhook_id: str, headers: Mapping[str, str], b
     must_not_be_internal(row.task)
     if webhook.owner is not None:
         must_be_open(engine, row.task)
+    engine.check_again(row)
     request = Request(scope=f"inbound {webhook.id}", name=message, fingerprint=sha256(body).digest())
     job = retrial(webhook, row.id, delivery_id(f"{webhook.id} {message}", await engine.store.now()))
     if row.state is State.COMPLETE:

@@ -7,6 +7,8 @@ from typing import Any
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
+from systems.converter.content import LONGEST_NAME
+
 FILE, LONGEST_FIELD, MOST_PARTS = "file", 1000, 20
 
 
@@ -92,7 +94,7 @@ class Form:
 def shown_name(name: str | None) -> str:
     """What a file is called, for people to read: one line without a path. It is never used as one."""
     last = (name or "").replace("\\", "/").rpartition("/")[2]
-    return shown(last)[:120] or "unnamed.pdf"
+    return shown(last)[:LONGEST_NAME] or "unnamed.pdf"
 
 
 def shown(text: str) -> str:

@@ -17,7 +17,7 @@ from holdfast import Handle, HoldfastError, JobRow, State, UnknownJob
 from holdfast.logs import Log
 from systems.common.parts import Part, make_folder
 from systems.converter.codes import Code
-from systems.converter.content import HEAD_BYTES, MAX_BYTES, is_pdf
+from systems.converter.content import HEAD_BYTES, LONGEST_MAPPING, MAX_BYTES, is_pdf
 from systems.converter.tasks import Converter, dedupe_key
 from systems.converter.web.callers import Caller
 from systems.converter.web.form import BadForm, Form, shown, shown_name
@@ -209,7 +209,7 @@ def _priority(form: Form) -> str:
 def _note(form: Form, upload: Upload) -> None:
     """What the sender says of it, as far as it has come: the mapping may stand behind the file."""
     upload.name = shown_name(form.file_name)
-    upload.mapping = shown(form.fields.get("mapping", "text"))[:100]
+    upload.mapping = shown(form.fields.get("mapping", "text"))[:LONGEST_MAPPING]
 
 
 def _declared(request: Request) -> int:

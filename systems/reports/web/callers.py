@@ -9,7 +9,7 @@ from fastapi import Request
 from holdfast import Holdfast, JobRow
 from systems.common.asking import key_of
 from systems.reports.codes import Code
-from systems.reports.settings import Settings
+from systems.reports.rules import KEY
 from systems.reports.web.problems import Refused
 
 
@@ -32,11 +32,6 @@ class Caller:
         if self.role not in allowed:
             raise Refused(Code.FORBIDDEN, "This is for operators.")
 
-    def must_read(self, key: str, settings: Settings) -> None:
-        """*key*: of the document, under its root."""
-        if self.role == "owner" and settings.documents_per_owner and not key.startswith(f"{self.owner}/"):
-            raise Refused(Code.FORBIDDEN, "This document is not below your own folder.")
-
 
 class Callers:
     def __init__(self, app: Holdfast) -> None:
@@ -50,4 +45,4 @@ class Callers:
             raise Refused(Code.FORBIDDEN, detail, status=401, headers=challenge)
         if key.role == "owner":
             return Caller(owner=key.owner or "", role="owner")
-        return Caller(owner=f"key:{key.id}", role=str(key.role))
+        return Caller(owner=f"{KEY}{key.id}", role=str(key.role))

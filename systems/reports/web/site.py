@@ -23,7 +23,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 
-from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
+from holdfast import Conflict, Forbidden, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
 from holdfast.http import api
 from holdfast.logs import Log
 from systems.common.front import front_page
@@ -97,8 +97,7 @@ class _Routes:
         caller.must_ask()
         asked = await read_body(request, AskReport)
         try:
-            _, key = self._documents.find(asked.source)
-            caller.must_read(key, self._settings)
+            self._documents.find(asked.source)
             check_name(asked.source)
             find_schema(asked.schema, self._settings.schemas_dir)
         except Trouble as trouble:
@@ -257,6 +256,8 @@ def _refusal(error: Exception) -> Refused:
             return Refused(error.code, f"{CODES[error.code].final} ({error})")
         case UnknownJob():
             return no_such_report()
+        case Forbidden():
+            return Refused(Code.FORBIDDEN, str(error))
         case Conflict():
             return Refused(Code.NOT_READY, "The report has moved on meanwhile; look at it again.")
         case StoreError():

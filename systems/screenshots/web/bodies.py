@@ -9,6 +9,7 @@ from fastapi import Request
 
 from holdfast.outbound import TargetNotAllowed
 from systems.common.asking import UNREADABLE, body_of, why_unreadable
+from systems.screenshots.checks import LONGEST_URL
 from systems.screenshots.codes import Code
 from systems.screenshots.failures import ShotFailed
 from systems.screenshots.guard import Rules
@@ -16,7 +17,6 @@ from systems.screenshots.shot import Shot
 from systems.screenshots.web.problems import Refused
 
 MOST_BODY = 20_000
-LONGEST_URL = 4_096
 T = TypeVar("T")
 
 

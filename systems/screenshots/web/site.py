@@ -77,10 +77,6 @@ def make_site(screenshots: Screenshots) -> FastAPI:
     site.add_api_route(f"{admin}/analytics", routes.analytics, methods=["GET"])
     site.add_api_route(f"{admin}/sla/breaches", routes.breaches, methods=["GET"])
     site.add_api_route(f"{admin}/retry-scheduler", routes.scheduler, methods=["GET"])
-    # What is asked for comes in here alone: the engine's own door would take it without a look at its URL, at any priority, and
-    # jobs of the house too.
-    for path in ("/api/v1/jobs", "/api/v1/jobs/batch"):
-        site.add_api_route(path, routes.elsewhere, methods=["POST"])
     site.mount("", api(screenshots.app))
     _tell_errors(site)
     return site
@@ -163,10 +159,6 @@ class _Routes:
     async def credits(self, request: Request) -> Response:
         caller = await self._callers.of(request)
         return _json(await show_account(self._app, caller.owner))
-
-    async def elsewhere(self, request: Request) -> Response:
-        await self._callers.of(request)
-        raise Refused("FORBIDDEN", "Pictures are asked for by POST /api/v1/screenshots.")
 
     # -- for those who run it -----------------------------------------------------------------------------------------
     async def analytics(self, request: Request, hours: int = 168) -> Response:
