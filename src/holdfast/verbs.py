@@ -69,12 +69,13 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
 
     async def jobs(self, *, after: str | None = None, limit: int = 50, **where: Any) -> Page:
         """Newest first: `app.jobs(state="failed", task="convert", owner=…, tag=…, args={…}, ids=…, key=…, error_code=…,
-        created_after=…, created_before=…)`. A page may hold fewer than *limit*, or none, and have a `next` all the same."""
+        created_after=…, created_before=…)`. A page may hold fewer than *limit*, or none, and have a `next` all the same. The
+        engine's own jobs (`holdfast.webhook`, …) are left out, unless they are named, by id or task, or with `internal=True`."""
         return await (await self.engine()).jobs(job_filter(**where), after=after, limit=limit)
 
-    async def counts(self) -> dict[str, int]:
-        """How many jobs are in each state."""
-        return await (await self.engine()).counts()
+    async def counts(self, *, internal: bool = False) -> dict[str, int]:
+        """How many jobs are in each state; with *internal*, the engine's own too."""
+        return await (await self.engine()).counts(internal=internal)
 
     async def pause(
         self,

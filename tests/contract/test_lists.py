@@ -85,6 +85,67 @@ async def test_every_pair_of_filters_finds_exactly_the_jobs_that_match_both(
             assert await found(world, **where, **also) == expected, (where, also)
 
 
+INTERNAL = Lane("holdfast.webhooks", "holdfast.webhook")
+
+
+async def test_the_engines_own_jobs_are_listed_only_where_they_are_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E66
+    for module in ("sqlite", "postgres"):
+        monkeypatch.setattr(f"holdfast.stores.{module}.finding.LOOK_AT", 9)
+    ids = await some_jobs(world)
+    rows = [await world.row(job_id) for job_id in reversed(ids)]
+    # One that looks like it, and is a user's: neither case nor a point makes it the engine's.
+    users = [await world.enqueue(lane=Lane("default", name)) for name in ("Holdfast.webhook", "holdfastx")]
+    own = [await world.enqueue(lane=INTERNAL, owner="ann", key="key4") for _ in range(8)]
+    session = await world.session()
+    for number, claimed in enumerate(await world.claim(session, 4, INTERNAL)):
+        await world.settle(claimed, bury("CODE1") if number % 2 else done())
+    without: list[dict[str, Any]] = [
+        {}, {"owner": "ann"}, {"key": "key4"}, {"error_code": "CODE1"}, {"queues": ("default",)}
+    ]  # fmt: skip
+    for where in without:
+        assert not set(own) & set(await found(world, **where)), where
+    for state in State:
+        expected = [row.id for row in rows if row.state is state]
+        listed = await found(world, states=(state,))
+        assert [one for one in listed if one not in users] == expected
+    asked: list[dict[str, Any]] = [
+        {"internal": True},
+        {"internal": True, "owner": "ann"},
+        {"tasks": (INTERNAL.task,)},
+        {"queues": (INTERNAL.queue, "default")},
+        {"ids": tuple(own)},
+    ]
+    for where in asked:
+        assert set(own) <= set(await found(world, **where)), where
+    assert set(users) <= set(await found(world))
+    assert await found(world, internal=True, states=(State.PROCESSING,), tasks=(INTERNAL.task,)) == []
+
+
+async def test_dead_letters_of_the_engines_own_jobs_are_listed_only_where_they_are_asked_for(
+    world: World,
+) -> None:
+    user, own = await world.enqueue(), await world.enqueue(lane=INTERNAL)
+    session = await world.session()
+    for claimed in await world.claim(session, 1) + await world.claim(session, 1, INTERNAL):
+        await world.settle(claimed, bury("BOOM"))
+
+    async def listed(**where: Any) -> set[JobId]:
+        chosen = DeadLetterFilter(**where)
+        letters = await world.store.dead_letters(chosen, after=None, limit=10)
+        groups = await world.store.dead_letter_groups(chosen, 10)
+        assert len(letters) == sum(group.count for group in groups)
+        assert len(letters) == await world.store.count_dead_letters(chosen)
+        return {letter.id for letter in letters}
+
+    assert await listed() == {user}
+    assert await listed(reasons=("BOOM",)) == {user}
+    assert await listed(internal=True) == {user, own}
+    assert await listed(tasks=(INTERNAL.task,)) == await listed(queues=(INTERNAL.queue,)) == {own}
+    assert await listed(ids=(own,)) == {own}
+
+
 async def test_each_state_is_listed_whatever_the_others_are(world: World) -> None:  # E66
     ids = await some_jobs(world)
     listed = {state: await found(world, states=(state,)) for state in State}

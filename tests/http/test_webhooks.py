@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.domain.access import Role
+from holdfast.webhooks.delivering import delivery
 from holdfast.webhooks.signature import sign
 from tests.http.world import API, House, new_app, new_house
 
@@ -127,3 +128,57 @@ async def test_a_signed_message_asks_for_a_retry_without_a_key(house: House) -> 
         assert nobody.status_code == 401
         assert (await house.app.jobs(task="holdfast.inbound")).next is None
         assert len((await house.app.jobs(task="holdfast.inbound")).rows) == 1
+
+
+TEST_PATHS = ("", "/events", "/attempts", "/late-results", "/explain")
+
+
+async def test_an_owner_reads_the_job_that_tests_its_webhook_and_changes_nothing_of_it(house: House) -> None:
+    async with (
+        house.client(headers=await house.as_(Role.OWNER, "ann")) as ann,
+        house.client(headers=await house.as_(Role.OWNER, "bob")) as bob,
+        house.client(headers=await house.as_(Role.OPERATOR)) as operator,
+    ):
+        hook = (await ann.post(f"{API}/webhooks", json={"url": URL})).json()["id"]
+        job_id = (await ann.post(f"{API}/webhooks/{hook}/test")).json()["job_id"]
+        for path in TEST_PATHS:
+            assert (await ann.get(f"{API}/jobs/{job_id}{path}")).status_code == 200, path
+            assert (await operator.get(f"{API}/jobs/{job_id}{path}")).status_code == 200, path
+            assert (await bob.get(f"{API}/jobs/{job_id}{path}")).status_code == 403, path
+        assert (await ann.get(f"{API}/jobs/{job_id}/result")).json()["code"] == "NOT_READY"
+        for step in ("retry", "cancel"):
+            assert (await ann.post(f"{API}/jobs/{job_id}/{step}")).status_code == 403, step
+        everybodys = (await operator.post(f"{API}/webhooks", json={"url": URL})).json()["id"]
+        other = (await operator.post(f"{API}/webhooks/{everybodys}/test")).json()["job_id"]
+        assert (await ann.get(f"{API}/jobs/{other}")).status_code == 403
+        sent = delivery(hook, "m", "{}", house.app.new_id())  # a message about somebody's job
+        await (await house.app.engine()).enqueue([sent])
+        assert (await ann.get(f"{API}/jobs/{sent.id}")).status_code == 403
+
+
+async def test_the_jobs_of_webhooks_are_in_no_list_and_no_count_unless_they_are_asked_for(
+    house: House,
+) -> None:
+    async with house.client(headers=await house.as_(Role.OPERATOR)) as operator:
+        mine = await house.enqueue("ann")
+        hook = (await operator.post(f"{API}/webhooks", json={"url": URL})).json()["id"]
+        sent = (await operator.post(f"{API}/webhooks/{hook}/test")).json()["job_id"]
+
+        async def listed(query: str) -> set[str]:
+            return {one["id"] for one in (await operator.get(f"{API}/jobs{query}")).json()["jobs"]}
+
+        async def matched(**where: Any) -> int:
+            body = {"doing": "cancel", "where": where, "dry_run": True}
+            return int((await operator.post(f"{API}/operations", json=body)).json()["matched"])
+
+        assert await listed("") == {mine}
+        assert await listed("?internal=true") == {mine, sent}
+        assert await listed("?task=holdfast.webhook") == {sent}
+        assert [await matched(), await matched(internal=True), await matched(ids=[sent])] == [1, 2, 1]
+        for path in ("dead-letters", "dead-letters/groups"):
+            assert (await operator.get(f"{API}/{path}?internal=true")).status_code == 200
+        assert (await house.app.counts())["queued"] == 1
+        assert (await house.app.counts(internal=True))["queued"] == 2
+        assert [row.id for row in (await house.app.jobs()).rows] == [mine]
+        assert len((await house.app.jobs(internal=True)).rows) == 2
+        assert await house.app.count() == 1

@@ -25,12 +25,12 @@ AllOption = Annotated[bool, typer.Option("--all", help="All that there are.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say how many.")]
 EVERY_GROUP = 1_000_000
 
-by_filter = filtered("task", "queue", "reason", "fingerprint", "owner")
+by_filter = filtered("task", "queue", "reason", "fingerprint", "owner", "internal")
 
 
 def _meant(where: Where, ids: list[str] | None, everything: bool) -> Where:
     """A move over dead letters names them: by id, by filter, or all by saying so."""
-    if not where and not ids and not everything:
+    if not where.keys() - {"internal"} and not ids and not everything:
         raise UsageError(
             "say which dead letters: ids, --task, --queue, --reason, --fingerprint, --owner or --all"
         )
@@ -74,7 +74,7 @@ def list_(
 
 
 @dead.command()
-@filtered("task", "queue", "reason", "owner")
+@filtered("task", "queue", "reason", "owner", "internal")
 def groups(
     *,
     app: AppOption = None,

@@ -34,6 +34,7 @@ _OPTIONS: dict[str, Any] = {
     "key": _one("key", "With this key."),
     "error_code": _one("error-code", "Failed with this code."),
     "created_after": _one("created-after", "Created at this moment or later, e.g. 2026-02-03T14:00."),
+    "internal": Annotated[bool, typer.Option("--internal", help="With the engine's own jobs.")],
     "created_before": _one("created-before", "Created before this moment."),
 }
 
@@ -57,7 +58,9 @@ def filtered(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 parameters.append(parameter)
                 continue
             for name in names:
-                added = parameter.replace(name=name, annotation=_OPTIONS[name], default=None)
+                added = parameter.replace(
+                    name=name, annotation=_OPTIONS[name], default=False if name == "internal" else None
+                )
                 parameters.append(added)
         run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         return run

@@ -53,7 +53,18 @@ async def events_of(app: Holdfast, job_id: str) -> list[Event]:
 
 
 @jobs.command("list")
-@filtered("state", "task", "queue", "owner", "tag", "key", "error_code", "created_after", "created_before")
+@filtered(
+    "state",
+    "task",
+    "queue",
+    "owner",
+    "tag",
+    "key",
+    "error_code",
+    "created_after",
+    "created_before",
+    "internal",
+)
 def list_(
     *,
     app: AppOption = None,
@@ -254,9 +265,14 @@ def cancel(
 
 
 @jobs.command()
-def counts(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False) -> None:
+def counts(
+    app: AppOption = None,
+    url: UrlOption = None,
+    internal: Annotated[bool, typer.Option("--internal", help="With the engine's own jobs.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """How many jobs are in each state."""
-    found = ask(app, url, lambda app: app.counts())
+    found = ask(app, url, lambda app: app.counts(internal=internal))
     if as_json:
         print_json(found)
         return

@@ -427,6 +427,7 @@ class JobFilter:
     created_before: datetime | None = None
     error_code: str | None = None
     key: str | None = None
+    internal: bool = False  #: with the engine's own jobs, which are left out unless they are named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,3 +440,4 @@ class DeadLetterFilter:
     ids: tuple[JobId, ...] = ()
     died_after: datetime | None = None  #: at it or later
     died_before: datetime | None = None
+    internal: bool = False  #: with those of the engine's own jobs, which are left out unless they are named

@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.domain.classify import classify
 from holdfast.domain.codes import NONE_DECLARED, Code
 from holdfast.domain.duration import Duration, optional
+from holdfast.domain.internal import is_internal
 from holdfast.domain.job import (
     Artefact,
     Attempt,
@@ -29,7 +30,7 @@ from holdfast.domain.job import (
     named,
 )
 from holdfast.domain.knobs import whole
-from holdfast.domain.moves import FINISHED
+from holdfast.domain.moves import FINISHED, State
 from holdfast.domain.operation import Batch, Doing, Operation
 from holdfast.domain.outbox import NewMessage
 from holdfast.domain.policy import judge_failure
@@ -217,8 +218,17 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         whole("limit", limit, 1, MOST_JOBS)
         return await self.store.jobs(where, after=after, limit=limit)
 
-    async def counts(self) -> dict[str, int]:
-        return await self.store.counts()
+    async def counts(self, *, internal: bool = True) -> dict[str, int]:
+        """How many jobs are in each state, with the engine's own or without them."""
+        counts = await self.store.counts()
+        own = () if internal else await self._internal_tasks()
+        for state in [State(name) for name, number in counts.items() if own and number]:
+            hidden = await self.store.count(JobFilter(states=(state,), tasks=own))
+            counts[state] = max(0, counts[state] - hidden)
+        return counts
+
+    async def _internal_tasks(self) -> tuple[str, ...]:
+        return tuple({lane.task for lane in await self.store.lanes() if is_internal(lane.task)})
 
     async def workers(self) -> list[WorkerRow]:
         return await self.store.workers()

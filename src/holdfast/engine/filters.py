@@ -46,6 +46,7 @@ def job_filter(
     created_before: Moment | None = None,
     error_code: str | None = None,
     key: str | None = None,
+    internal: bool = False,
 ) -> JobFilter:
     try:
         states = tuple(State(value) for value in _many("state", state))
@@ -64,6 +65,7 @@ def job_filter(
             created_before=_moment("created_before", created_before),
             error_code=_one("error_code", error_code),
             key=_one("key", key),
+            internal=_yes("internal", internal),
         )
     )
 
@@ -79,6 +81,7 @@ def dead_letter_filter(
     owner: str | None = None,
     died_after: Moment | None = None,
     died_before: Moment | None = None,
+    internal: bool = False,
 ) -> DeadLetterFilter:
     return _checked(
         DeadLetterFilter(
@@ -90,6 +93,7 @@ def dead_letter_filter(
             owner=_one("owner", owner),
             died_after=_moment("died_after", died_after),
             died_before=_moment("died_before", died_before),
+            internal=_yes("internal", internal),
         )
     )
 
@@ -102,7 +106,7 @@ def plain(where: dict[str, Any]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
-    return value if isinstance(value, str | dict) else [str(one) for one in value]
+    return value if isinstance(value, str | dict | bool) else [str(one) for one in value]
 
 
 def _many(name: str, value: Any) -> tuple[Any, ...]:
@@ -112,6 +116,12 @@ def _many(name: str, value: Any) -> tuple[Any, ...]:
     if not isinstance(many, Collection) or not all(isinstance(one, str) for one in many):
         raise UsageError(f"{name} is {value!r:.60}; it is a text, or a list of texts")
     return tuple(many)
+
+
+def _yes(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r:.60}; it is True or False")
+    return value
 
 
 def _one(name: str, value: Any) -> str | None:

@@ -50,6 +50,11 @@ class Where(Asked):
     fingerprint: Word | None = Field(default=None, description="Of dead letters: their cause.")
     died_after: Moment | None = None
     died_before: Moment | None = None
+    internal: bool | None = Field(
+        default=None,
+        strict=True,
+        description="With the engine's own jobs, which are left out unless they are named.",
+    )
 
 
 #: Which filters are of dead letters only, and which of jobs only.

@@ -13,7 +13,17 @@ from holdfast.engine.permissions import must_be_declared
 from holdfast.errors import Changed, Conflict, InsufficientCredits, QuotaExceeded
 from holdfast.http import kinds, shapes
 from holdfast.http.answers import answer, proviso_of, tag_of
-from holdfast.http.jobs import IF_MATCH, Include, JobIdPath, One, Some, must_run_again, reached
+from holdfast.http.jobs import (
+    IF_MATCH,
+    Include,
+    Internal,
+    JobIdPath,
+    One,
+    Some,
+    must_run_again,
+    reached,
+    readable,
+)
 from holdfast.http.pages import CursorQuery, LimitQuery, capped
 from holdfast.http.problems import Problem
 from holdfast.http.routing import app_of, caller_of, does, door_of, router
@@ -40,6 +50,7 @@ async def list_dead_letters(
     owner: One = None,
     died_after: Moment = None,
     died_before: Moment = None,
+    internal: Internal = False,
     include: Include = None,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
@@ -53,6 +64,7 @@ async def list_dead_letters(
         owner=caller.own(owner),
         died_after=died_after,
         died_before=died_before,
+        internal=internal,
     )
     pages = door_of(request).pages
     after = pages.open(cursor, "dead", where, caller.owner)
@@ -74,6 +86,7 @@ async def list_dead_letter_groups(
     queue: Some = [],  # noqa: B006
     reason: Some = [],  # noqa: B006
     owner: One = None,
+    internal: Internal = False,
     limit: LimitQuery = 50,
 ) -> Response:
     where = DeadLetterFilter(
@@ -81,6 +94,7 @@ async def list_dead_letter_groups(
         queues=tuple(queue),
         reasons=tuple(reason),
         owner=caller_of(request).own(owner),
+        internal=internal,
     )
     found = await (await app_of(request).engine()).dead_letter_groups(where, capped(limit))
     return answer({"groups": [group_view(one) for one in found]})
@@ -145,8 +159,8 @@ async def discard_dead_letter(request: Request, job_id: JobIdPath, body: shapes.
 
 
 async def _letter(request: Request, job_id: str) -> tuple[JobRow, DeadLetter]:
-    """The job and its dead letter, where there is one and the caller may reach it."""
-    row = await reached(request, job_id)
+    """The job and its dead letter, where there is one and the caller may see it."""
+    row = await readable(request, job_id)
     return row, await _letter_of(request, row)
 
 

@@ -18,6 +18,7 @@ from holdfast.http.pages import CursorQuery, LimitQuery, capped
 from holdfast.http.problems import Problem
 from holdfast.http.routing import app_of, caller_of, does, door_of, router
 from holdfast.http.views import attempt_view, event_view, job_view, late_result_view
+from holdfast.webhooks.delivering import tested_webhook
 
 _UUID = re.compile("-".join(f"[0-9a-f]{{{digits}}}" for digits in (8, 4, 4, 4, 12)))
 
@@ -26,6 +27,9 @@ JobIdPath = Annotated[
 ]
 Some = Annotated[list[kinds.Word], Query(max_length=50)]
 One = Annotated[kinds.Word | None, Query()]
+Internal = Annotated[
+    bool, Query(description="With the engine's own jobs, which are left out unless they are named.")
+]
 Include = Annotated[
     Literal["args"] | None, Query(description="`args`: with its arguments, those of secret names hidden.")
 ]
@@ -44,12 +48,25 @@ IF_MATCH = {
 
 
 async def reached(request: Request, job_id: str) -> JobRow:
-    """The job, where there is one and the caller may reach it."""
-    if not _UUID.fullmatch(job_id):
-        raise UnknownJob(job_id)
-    row = await app_of(request).job(job_id)
+    """The job, where there is one and the caller may steer it."""
+    row = await _known(request, job_id)
     caller_of(request).must_reach(row.owner)
     return row
+
+
+async def readable(request: Request, job_id: str) -> JobRow:
+    """The job, where there is one and the caller may see it: its own, and those that test its webhooks."""
+    row, caller = await _known(request, job_id), caller_of(request)
+    if not caller.reaches(row.owner):
+        tested = await tested_webhook(await app_of(request).engine(), row)
+        caller.must_reach(None if tested is None else tested.owner)
+    return row
+
+
+async def _known(request: Request, job_id: str) -> JobRow:
+    if not _UUID.fullmatch(job_id):
+        raise UnknownJob(job_id)
+    return await app_of(request).job(job_id)
 
 
 def must_run_again(request: Request, row: JobRow) -> None:
@@ -78,6 +95,7 @@ async def list_jobs(
     error_code: One = None,
     created_after: Annotated[kinds.Moment | None, Query()] = None,
     created_before: Annotated[kinds.Moment | None, Query()] = None,
+    internal: Internal = False,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> Response:
@@ -92,6 +110,7 @@ async def list_jobs(
         error_code=error_code,
         created_after=created_after,
         created_before=created_before,
+        internal=internal,
     )
     pages = door_of(request).pages
     after = pages.open(cursor, "jobs", where, caller.owner)
@@ -108,7 +127,7 @@ async def list_jobs(
     **does(Action.SEE),
 )
 async def get_job(request: Request, job_id: JobIdPath, include: Include = None) -> Response:
-    row = await reached(request, job_id)
+    row = await readable(request, job_id)
     tag = {"ETag": tag_of(row)}
     if is_known(request, tag["ETag"]):
         return Response(status_code=304, headers=tag)
@@ -124,7 +143,7 @@ async def get_job(request: Request, job_id: JobIdPath, include: Include = None) 
 async def get_job_events(
     request: Request, job_id: JobIdPath, cursor: CursorQuery = None, limit: LimitQuery = 100
 ) -> Response:
-    await reached(request, job_id)
+    await readable(request, job_id)
     pages, most = door_of(request).pages, capped(limit)
     place = pages.open(cursor, "events", job_id)
     found = await app_of(request).events(after=int(place or 0), limit=most, job_id=job_id)
@@ -140,7 +159,7 @@ async def get_job_events(
     **does(Action.SEE),
 )
 async def get_job_attempts(request: Request, job_id: JobIdPath) -> Response:
-    await reached(request, job_id)
+    await readable(request, job_id)
     found = await app_of(request).attempts(job_id)
     return answer({"attempts": [attempt_view(one, caller_of(request)) for one in found]})
 
@@ -152,7 +171,7 @@ async def get_job_attempts(request: Request, job_id: JobIdPath) -> Response:
     **does(Action.SEE),
 )
 async def get_job_late_results(request: Request, job_id: JobIdPath) -> Response:
-    await reached(request, job_id)
+    await readable(request, job_id)
     found = await app_of(request).late_results(job_id)
     return answer({"late_results": [late_result_view(one) for one in found]})
 
@@ -164,7 +183,7 @@ async def get_job_late_results(request: Request, job_id: JobIdPath) -> Response:
     **does(Action.SEE, 409),
 )
 async def get_job_result(request: Request, job_id: JobIdPath) -> Response:
-    row = await reached(request, job_id)
+    row = await readable(request, job_id)
     if row.state in (State.QUEUED, State.PROCESSING):
         raise Problem("NOT_READY", f"the job is {row.state}; ask again later", state=row.state)
     if row.state is not State.COMPLETE:
@@ -181,7 +200,7 @@ async def get_job_result(request: Request, job_id: JobIdPath) -> Response:
     **does(Action.SEE),
 )
 async def explain_job(request: Request, job_id: JobIdPath) -> Response:
-    await reached(request, job_id)
+    await readable(request, job_id)
     found = await app_of(request).explain(job_id)
     return answer(
         {

@@ -21,7 +21,7 @@ from holdfast.errors import StoreError
 from holdfast.http import kinds
 from holdfast.http.connection import connection_of
 from holdfast.http.feed import Told
-from holdfast.http.jobs import JobIdPath, reached
+from holdfast.http.jobs import JobIdPath, readable
 from holdfast.http.problems import Problem
 from holdfast.http.routing import caller_of, does, door_of, router
 from holdfast.logs import Log
@@ -97,7 +97,7 @@ async def stream_job_events(
     after: After = None,
     last_event_id: LastEventId = None,
 ) -> Response:
-    row, kinds = await reached(request, job_id), _kinds(kind)
+    row, kinds = await readable(request, job_id), _kinds(kind)
 
     def wanted(told: Told) -> bool:
         return told.job_id == row.id and (not kinds or told.kind in kinds)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from holdfast.domain.internal import PREFIX, hides_internal
 from holdfast.domain.job import DeadLetterFilter
 
 #: How many jobs are looked at for one page. A filter that few jobs match is answered in several pages, none of which
@@ -14,6 +15,10 @@ from holdfast.domain.job import DeadLetterFilter
 LOOK_AT = 15_000
 #: The same where each of them has to be read through for its arguments.
 LOOK_INTO = 4_000
+
+
+#: Over a lane: its task is one of the engine's own. Not LIKE, which SQLite reads without regard to case.
+INTERNAL = f"substr(task, 1, {len(PREFIX)}) = '{PREFIX}'"
 
 
 class Condition:
@@ -80,3 +85,5 @@ def narrow_dead_letters(condition: Condition, where: DeadLetterFilter) -> None:
     condition.equal("d.fingerprint", where.fingerprint)
     condition.equal("j.owner", where.owner)
     condition.within("d.at", where.died_after, where.died_before)
+    if hides_internal(where):
+        condition.add(f"NOT ({INTERNAL.replace('task', 'l.task')})")

@@ -20,7 +20,7 @@ from holdfast.domain.backoff import table
 from holdfast.domain.breaker import BreakerPolicy
 from holdfast.domain.cloudevent import MEDIA_TYPE
 from holdfast.domain.guard import DependencyPolicy
-from holdfast.domain.job import JobId, JobSpec, Lane, NewJob
+from holdfast.domain.job import JobId, JobRow, JobSpec, Lane, NewJob
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.policy import Retry
 from holdfast.domain.webhook import Webhook
@@ -143,6 +143,12 @@ async def find(engine: Engine, webhook_id: str) -> Webhook | None:
     """Return the webhook with this id, without secrets that have expired; None where there is none."""
     found = [webhook for webhook in await engine.store.webhooks() if webhook.id == webhook_id]
     return current(found[0], engine.clock.now()) if found else None
+
+
+async def tested_webhook(engine: Engine, row: JobRow) -> Webhook | None:
+    """The webhook that this job sends a test message to; None where it does anything else."""
+    arguments = row.payload if row.task == TASK and isinstance(row.payload, dict) else {}
+    return await find(engine, str(arguments.get("webhook"))) if arguments.get("test") else None
 
 
 async def _send(engine: Engine, webhook: Webhook, message: str, body: bytes, test: bool) -> dict[str, Any]:

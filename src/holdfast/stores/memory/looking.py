@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from holdfast.domain.census import Census
+from holdfast.domain.internal import hides_internal, is_internal
 from holdfast.domain.job import (
     Artefact,
     Attempt,
@@ -227,7 +228,8 @@ def _lease_end(tables: Tables, live: Live) -> datetime:
 
 def _matches(job: Job, where: JobFilter) -> bool:
     return (
-        (not where.states or job.state in where.states)
+        not (hides_internal(where) and is_internal(job.lane.task))
+        and (not where.states or job.state in where.states)
         and (not where.tasks or job.lane.task in where.tasks)
         and (not where.queues or job.lane.queue in where.queues)
         and (where.owner is None or job.spec.owner == where.owner)
@@ -241,7 +243,8 @@ def _matches(job: Job, where: JobFilter) -> bool:
 
 def _matches_dead(letter: DeadLetter, where: DeadLetterFilter) -> bool:
     return (
-        (not where.tasks or letter.task in where.tasks)
+        not (hides_internal(where) and is_internal(letter.task))
+        and (not where.tasks or letter.task in where.tasks)
         and (not where.queues or letter.queue in where.queues)
         and (not where.reasons or letter.reason in where.reasons)
         and (where.fingerprint is None or letter.fingerprint == where.fingerprint)

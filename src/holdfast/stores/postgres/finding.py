@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
+from holdfast.domain.internal import hides_internal
 from holdfast.domain.job import JobFilter
 from holdfast.domain.keys import own_key
 from holdfast.domain.moves import State
-from holdfast.stores.conditions import LOOK_AT, LOOK_INTO, Condition
+from holdfast.stores.conditions import INTERNAL, LOOK_AT, LOOK_INTO, Condition
 from holdfast.stores.postgres.ids import is_uuid
 from holdfast.stores.shapes import to_json
 
@@ -79,8 +80,10 @@ class Finder:
         self._bound(before)
         self._ids = self._stretch.place([job_id for job_id in where.ids if is_uuid(job_id)])
         self._owner, self._key = self._stretch.place(where.owner), self._stretch.place(where.key)
+        self._hidden = ""  #: the lanes whose jobs are left out, as a parameter; none where there are none
 
     async def page(self, limit: int) -> Found:
+        await self._look_for_hidden()
         best: Found | None = None
         ways = self._ways()
         for way in ways:
@@ -93,9 +96,18 @@ class Finder:
         return best
 
     async def count(self) -> int:
+        await self._look_for_hidden()
         way = self._ways()[0]
         sql = f"SELECT count(*) FROM ({way.walked} AND {self._stretch}) w {self._kept(way)}"
         return int(await self._run(sql))
+
+    async def _look_for_hidden(self) -> None:
+        """Asked before: where no webhook was ever used, no job has to be fetched to see that it is none of the engine's own."""
+        if hides_internal(self._where):
+            lanes = await self._connection.fetchval(
+                f"SELECT array_agg(id) FROM holdfast.lane WHERE {INTERNAL}"
+            )
+            self._hidden = self._stretch.place(lanes) if lanes else ""
 
     # -- ways ---------------------------------------------------------------------------------------------------------
     def _ways(self) -> list[Way]:
@@ -121,7 +133,9 @@ class Finder:
     def _needs_job(self) -> bool:
         where = self._where
         named = (where.tasks, where.queues, where.args, where.tag, where.owner, where.key)
-        return any(named) or where.created_after is not None or where.created_before is not None
+        return (
+            any((*named, self._hidden)) or where.created_after is not None or where.created_before is not None
+        )
 
     async def _walk(self, way: Way, limit: int, most: int) -> Found:
         stretch = f"{way.walked} AND {self._stretch} ORDER BY id DESC"
@@ -174,6 +188,8 @@ class Finder:
             condition.add_placed(
                 f"{_LANE.format(job=job)} = ANY (ARRAY(SELECT id FROM holdfast.lane WHERE {lanes}))"
             )
+        if self._hidden:
+            condition.add_placed(f"{_LANE.format(job=job)} <> ALL ({self._hidden}::int[])")
         if where.owner is not None:
             condition.add_placed(f"{job}.owner = {self._owner}::text")
         if where.key is not None:

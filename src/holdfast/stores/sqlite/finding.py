@@ -11,9 +11,10 @@ import sqlite3
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from holdfast.domain.internal import hides_internal
 from holdfast.domain.job import JobFilter
 from holdfast.domain.keys import own_key
-from holdfast.stores.conditions import LOOK_AT, LOOK_INTO, Condition
+from holdfast.stores.conditions import INTERNAL, LOOK_AT, LOOK_INTO, Condition
 from holdfast.stores.shapes import to_json
 from holdfast.stores.sqlite.phases import CANCELLED, COMPLETE, DEFERRED, FAILED, IN_LINE, PROCESSING, STATES
 from holdfast.stores.sqlite.times import micros
@@ -138,6 +139,8 @@ class Finder:
             lanes.among("task", where.tasks)
             lanes.among("queue", where.queues)
             condition.add_placed(f"j.lane IN (SELECT id FROM holdfast_lane WHERE {lanes})")
+        if hides_internal(where):
+            condition.add(f"j.lane NOT IN (SELECT id FROM holdfast_lane WHERE {INTERNAL})")
         condition.equal("j.owner", where.owner)
         condition.equal("j.error_code", where.error_code)
         condition.equal("j.key", where.key)
