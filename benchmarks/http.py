@@ -102,7 +102,7 @@ def serve_owners(url: str, port: int, ready: Any) -> None:
 
     app = Holdfast(url)
 
-    @app.task
+    @app.task(http=True)
     async def note(text: str) -> None: ...
 
     async def make_keys() -> str:

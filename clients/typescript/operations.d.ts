@@ -726,6 +726,8 @@ export interface Where {
   fingerprint?: string | null;
   died_after?: string | null;
   died_before?: string | null;
+  /** With the engine's own jobs, which are left out unless they are named. */
+  internal?: boolean | null;
 }
 
 export interface WholeMessage {
@@ -801,6 +803,8 @@ export interface ListJobsQuery {
   error_code?: string | null;
   created_after?: string | null;
   created_before?: string | null;
+  /** With the engine's own jobs, which are left out unless they are named. */
+  internal?: boolean;
   /** `next` of the page before; leave it out at first. */
   cursor?: string | null;
   /** At most this many; a page never holds more than 500. */
@@ -832,6 +836,8 @@ export interface ListDeadLettersQuery {
   owner?: string | null;
   died_after?: string | null;
   died_before?: string | null;
+  /** With the engine's own jobs, which are left out unless they are named. */
+  internal?: boolean;
   /** `args`: with its arguments, those of secret names hidden. */
   include?: "args" | null;
   /** `next` of the page before; leave it out at first. */
@@ -845,6 +851,8 @@ export interface ListDeadLetterGroupsQuery {
   queue?: Array<string> | string;
   reason?: Array<string> | string;
   owner?: string | null;
+  /** With the engine's own jobs, which are left out unless they are named. */
+  internal?: boolean;
   /** At most this many; a page never holds more than 500. */
   limit?: number;
 }

@@ -168,6 +168,18 @@ def test_keys_decide_what_a_client_may_do(make: Make, live: Live) -> None:  # E6
         olga.enqueue("convert", {"pdf": "a"}, owner="bob")
     with pytest.raises(errors.Forbidden):
         olga.workers()
+    with pytest.raises(errors.Forbidden, match="declare it with http=True"):
+        olga.enqueue("refuse", {"why": "no"})
+    with pytest.raises(errors.Forbidden, match="declare it with http=True"):
+        olga.enqueue_many(
+            [{"task": "convert", "args": {"pdf": "a"}}, {"task": "refuse", "args": {"why": "no"}}]
+        )
+    for internal in ("holdfast.webhook", "holdfast.inbound"):  # the worker of this process has them
+        for one in (olga, make(key=live.key)):
+            with pytest.raises(errors.Forbidden, match="engine's own"):
+                one.enqueue(internal, {})
+    with pytest.raises(errors.Forbidden, match="queue 'mine'"):
+        olga.enqueue("convert", {"pdf": "a"}, queue="mine")
 
 
 def test_the_same_idempotency_key_makes_one_job(client: Any) -> None:  # E69

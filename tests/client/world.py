@@ -23,7 +23,7 @@ WAIT = "20s"
 def new_app(url: str) -> Holdfast:
     app = Holdfast(url, poll="20ms", outbound_allow="127.0.0.0/8")
 
-    @app.task
+    @app.task(http=True)
     async def convert(pdf: str, pages: int = 1) -> str:
         return f"{pdf}:{pages}"
 

@@ -171,6 +171,7 @@ class Where(TypedDict, total=False):
     fingerprint: str | None  #: Of dead letters: their cause.
     died_after: datetime | None
     died_before: datetime | None
+    internal: bool | None  #: With the engine's own jobs, which are left out unless they are named.
 
 
 class JobOptions(TypedDict, total=False):
@@ -211,6 +212,7 @@ class ListJobsQuery(TypedDict, total=False):
     error_code: str | None
     created_after: datetime | None
     created_before: datetime | None
+    internal: bool  #: With the engine's own jobs, which are left out unless they are named.
     cursor: str | None  #: `next` of the page before; leave it out at first.
     limit: int  #: At most this many; a page never holds more than 500.
 
@@ -244,6 +246,7 @@ class ListDeadLettersQuery(TypedDict, total=False):
     owner: str | None
     died_after: datetime | None
     died_before: datetime | None
+    internal: bool  #: With the engine's own jobs, which are left out unless they are named.
     include: Literal["args"] | None  #: `args`: with its arguments, those of secret names hidden.
     cursor: str | None  #: `next` of the page before; leave it out at first.
     limit: int  #: At most this many; a page never holds more than 500.
@@ -256,6 +259,7 @@ class ListDeadLetterGroupsQuery(TypedDict, total=False):
     queue: list[str] | str
     reason: list[str] | str
     owner: str | None
+    internal: bool  #: With the engine's own jobs, which are left out unless they are named.
     limit: int  #: At most this many; a page never holds more than 500.
 
 

@@ -138,7 +138,7 @@ class _Routes:
         return JSONResponse(await self._shown(await self._app.job(row.id)))
 
     async def healthz(self) -> Response:
-        await self._app.counts()
+        await self._app.counts(internal=True)
         return JSONResponse({"status": "ok"})
 
     async def _found(self, caller: Caller, job_id: str) -> JobRow:

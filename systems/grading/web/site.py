@@ -116,7 +116,7 @@ class _Routes:
         return JSONResponse({"discarded": await dlq.discard(self._grading, request_id, by=by)})
 
     async def healthz(self) -> Response:
-        await self._app.counts()
+        await self._app.counts(internal=True)
         return JSONResponse({"status": "ok"})
 
     async def _operator(self, request: Request) -> str:

@@ -203,7 +203,7 @@ class _Routes:
         return Response(body, media_type=kind, headers={"cache-control": "no-store"})
 
     async def healthz(self) -> Response:
-        await self._app.counts()
+        await self._app.counts(internal=True)
         return _json({"status": "ok"})
 
     # -- parts --------------------------------------------------------------------------------------------------------
