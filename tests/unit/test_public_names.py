@@ -30,6 +30,7 @@ NAMES = [
     "Every",
     "Failed",
     "Fatal",
+    "Forbidden",
     "Handle",
     "Hold",
     "Holdfast",

@@ -79,6 +79,7 @@ def _ms(value: float | None) -> str | None:
 
 async def _measure(url: str, jobs: int, concurrency: int) -> tuple[list[Measure], dict[str, Any]]:
     from holdfast.app import Holdfast
+    from holdfast.engine.tasks import Policy, Task
 
     name = f"bench-{secrets.token_hex(4)}"
     app = Holdfast(url, concurrency=concurrency)
@@ -90,7 +91,7 @@ async def _measure(url: str, jobs: int, concurrency: int) -> tuple[list[Measure]
         if ended >= total:
             all_ended.set()
 
-    task = app.task(name=TASK, queue=name, store_result=False)(nothing)
+    task = app.tasks[TASK] = Task(nothing, TASK, Policy(queue=name, store_result=False), app)
     async with app:
         try:
             found = [await _one_by_one(task, max(10, jobs // 10)), await _in_bulk(task, jobs)]
@@ -145,7 +146,9 @@ def _taken(
 
 
 async def _clean_up(app: Holdfast, name: str) -> None:
-    while (page := await app.jobs(queue=name, state=["queued", "processing"], limit=BULK)).rows:
+    while (
+        page := await app.jobs(queue=name, internal=True, state=["queued", "processing"], limit=BULK)
+    ).rows:
         for row in page.rows:
             await app.cancel(row.id, by="bench")
     await app.purge(jobs=timedelta(), task=TASK)
