@@ -182,3 +182,17 @@ async def test_the_jobs_of_webhooks_are_in_no_list_and_no_count_unless_they_are_
         assert [row.id for row in (await house.app.jobs()).rows] == [mine]
         assert len((await house.app.jobs(internal=True)).rows) == 2
         assert await house.app.count() == 1
+
+
+async def test_a_page_is_not_empty_because_many_messages_came_last(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("sqlite", "postgres"):
+        monkeypatch.setattr(f"holdfast.stores.{module}.finding.LOOK_AT", 5)
+    house = new_house(new_app(database_url))
+    async with house.app as app:
+        mine = await house.enqueue("ann")
+        new = [delivery("wh_x", f"m{number}", "{}", app.new_id()) for number in range(60)]
+        await (await app.engine()).enqueue(new)
+        assert [row.id for row in (await app.jobs(limit=10)).rows] == [mine]
+        assert (await app.counts())["queued"] == 1

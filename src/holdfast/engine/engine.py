@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.domain.classify import classify
 from holdfast.domain.codes import NONE_DECLARED, Code
 from holdfast.domain.duration import Duration, optional
-from holdfast.domain.internal import is_internal
+from holdfast.domain.internal import hides_internal, is_internal
 from holdfast.domain.job import (
     Artefact,
     Attempt,
@@ -57,6 +57,8 @@ from holdfast.errors import ResultExpired, UsageError
 
 #: How many jobs one page may hold, and how many rows of another kind one look may ask for.
 MOST_JOBS, MOST_ROWS = 10_000, 1_000_000
+#: How many stretches of jobs are looked through for the first that is not the engine's own.
+LOOKS = 20
 
 
 class Engine(People, Steering, Explaining, Outside, Publishing):
@@ -216,7 +218,14 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
 
     async def jobs(self, where: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
         whole("limit", limit, 1, MOST_JOBS)
-        return await self.store.jobs(where, after=after, limit=limit)
+        page = await self.store.jobs(where, after=after, limit=limit)
+        for _ in range(
+            LOOKS if hides_internal(where) else 0
+        ):  # thousands of messages in a row would be an empty page
+            if page.rows or page.next is None:
+                break
+            page = await self.store.jobs(where, after=page.next, limit=limit)
+        return page
 
     async def counts(self, *, internal: bool = True) -> dict[str, int]:
         """How many jobs are in each state, with the engine's own or without them."""
