@@ -313,7 +313,7 @@ export interface NewInbound {
 
 /** A call of a task, to be done later. */
 export interface NewJob {
-  /** Which task; one that this app declares. */
+  /** Which task; one that this app declares, and opens to keys of owners by `http=True` if yours is one. */
   task: string;
   /** Its arguments by name, checked as the task declares them. */
   args?: Record<string, unknown>;
@@ -321,9 +321,9 @@ export interface NewJob {
   owner?: string | null;
   /** A number, or the name of a level: low, normal, high. */
   priority?: number | "low" | "normal" | "high";
-  /** Instead of the task's own. */
+  /** Instead of the task's own. A key of an owner names only declared ones. */
   queue?: string | null;
-  /** Of the service it calls. */
+  /** Of the service it calls. Not for keys of owners. */
   shard?: string | null;
   /** Not before this moment. */
   run_at?: string | null;
@@ -540,7 +540,7 @@ export interface Reason {
 }
 
 export interface RedriveAsked {
-  /** Another queue than its own. */
+  /** Another queue than its own. A key of an owner names only declared ones. */
   to_queue?: string | null;
 }
 

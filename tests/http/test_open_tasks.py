@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from holdfast import Holdfast
+from holdfast import Holdfast, Limits
 from holdfast.domain.access import Action, Role
 from holdfast.http.building import table
 from holdfast.webhooks.choosing import INBOUND_TASK, TASK
@@ -177,6 +178,17 @@ async def test_an_owner_names_no_shards(make_world: Callable[[str], Awaitable[Wo
     body = {"task": OPEN, "args": ARGS[OPEN], "shard": "one"}
     assert (await (await make_world(OWNER)).post("jobs", body)).status_code == 403
     assert (await (await make_world("operator")).post("jobs", body)).status_code == 201
+
+
+async def test_the_file_and_the_app_declare_queues_too(tmp_path: Path) -> None:
+    (tmp_path / "holdfast.toml").write_text('[queues.filed]\ntimeout = "1m"\n')
+    app = new_app(policies=tmp_path / "holdfast.toml")
+    app.queue("limited", Limits(concurrency=1))
+    house = new_house(app)
+    async with house.client(headers=await house.as_(Role.OWNER, "alice")) as client:
+        for queue, status in (("filed", 201), ("limited", 201), ("neither", 403)):
+            body = {"task": OPEN, "args": ARGS[OPEN], "queue": queue}
+            assert (await client.post(f"{API}/jobs", json=body)).status_code == status, queue
 
 
 async def test_any_queue_may_be_named_where_the_app_allows_it() -> None:

@@ -39,12 +39,14 @@ class NewInbound(TypedDict, total=False):
 class NewJob(TypedDict, total=False):
     """A call of a task, to be done later."""
 
-    task: Required[str]  #: Which task; one that this app declares.
+    task: Required[
+        str
+    ]  #: Which task; one that this app declares, and opens to keys of owners by `http=True` if yours is one.
     args: dict[str, Any]  #: Its arguments by name, checked as the task declares them.
     owner: str | None  #: Whose job it is. A key of an owner may leave it out.
     priority: int | Literal["low", "normal", "high"]  #: A number, or the name of a level: low, normal, high.
-    queue: str | None  #: Instead of the task's own.
-    shard: str | None  #: Of the service it calls.
+    queue: str | None  #: Instead of the task's own. A key of an owner names only declared ones.
+    shard: str | None  #: Of the service it calls. Not for keys of owners.
     run_at: datetime | None  #: Not before this moment.
     delay: str | None  #: Not before this much time has passed.
     deadline: datetime | str | None  #: By when it must be done: a moment or a duration.
@@ -110,7 +112,7 @@ class Reason(TypedDict, total=False):
 
 
 class RedriveAsked(TypedDict, total=False):
-    to_queue: str | None  #: Another queue than its own.
+    to_queue: str | None  #: Another queue than its own. A key of an owner names only declared ones.
 
 
 class ReplayAsked(TypedDict, total=False):
@@ -179,8 +181,8 @@ class JobOptions(TypedDict, total=False):
 
     owner: str | None  #: Whose job it is. A key of an owner may leave it out.
     priority: int | Literal["low", "normal", "high"]  #: A number, or the name of a level: low, normal, high.
-    queue: str | None  #: Instead of the task's own.
-    shard: str | None  #: Of the service it calls.
+    queue: str | None  #: Instead of the task's own. A key of an owner names only declared ones.
+    shard: str | None  #: Of the service it calls. Not for keys of owners.
     run_at: datetime | None  #: Not before this moment.
     delay: str | None  #: Not before this much time has passed.
     deadline: datetime | str | None  #: By when it must be done: a moment or a duration.

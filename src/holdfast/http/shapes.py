@@ -18,7 +18,10 @@ _ID = "019a8f6e-2a53-7cc1-9d0e-5f1c7a0b3d42"
 class NewJob(Asked):
     """A call of a task, to be done later."""
 
-    task: Word = Field(description="Which task; one that this app declares.", examples=["convert"])
+    task: Word = Field(
+        description="Which task; one that this app declares, and opens to keys of owners by `http=True` if yours is one.",
+        examples=["convert"],
+    )
     args: dict[str, Any] = Field(
         default_factory=dict,
         description="Its arguments by name, checked as the task declares them.",
@@ -30,8 +33,10 @@ class NewJob(Asked):
     priority: Annotated[int, Field(ge=-1000, le=1000), Number] | Literal["low", "normal", "high"] = Field(
         default=0, description="A number, or the name of a level: low, normal, high.", examples=["high"]
     )
-    queue: Word | None = Field(default=None, description="Instead of the task's own.")
-    shard: Word | None = Field(default=None, description="Of the service it calls.")
+    queue: Word | None = Field(
+        default=None, description="Instead of the task's own. A key of an owner names only declared ones."
+    )
+    shard: Word | None = Field(default=None, description="Of the service it calls. Not for keys of owners.")
     run_at: Moment | None = Field(default=None, description="Not before this moment.")
     delay: Span | None = Field(default=None, description="Not before this much time has passed.")
     deadline: Moment | Span | None = Field(
@@ -259,7 +264,9 @@ class DeadLetterGroups(Told):
 
 
 class RedriveAsked(Asked):
-    to_queue: Word | None = Field(default=None, description="Another queue than its own.")
+    to_queue: Word | None = Field(
+        default=None, description="Another queue than its own. A key of an owner names only declared ones."
+    )
 
 
 class DiscardAsked(Asked):
