@@ -33,6 +33,7 @@ _PLACES = {
     State.FAILED: "SELECT job_id AS id, error_code FROM holdfast.done WHERE state = 4",
     State.CANCELLED: "SELECT job_id AS id, NULL AS error_code FROM holdfast.done WHERE state = 5",
 }
+_EVERY = "SELECT * FROM holdfast.job WHERE true"
 _STATE = """CASE f.state WHEN 3 THEN 'complete' WHEN 4 THEN 'failed' WHEN 5 THEN 'cancelled'
             ELSE CASE WHEN EXISTS (SELECT FROM holdfast.lease l WHERE l.job_id = w.id) THEN 'processing' ELSE 'queued' END END"""
 
@@ -98,6 +99,8 @@ class Finder:
     async def count(self) -> int:
         await self._look_for_hidden()
         way = self._ways()[0]
+        if way.is_place and (self._where.tasks or self._where.queues):
+            way = Way(_EVERY)  # a lane is seen without fetching each job of a place
         sql = f"SELECT count(*) FROM ({way.walked} AND {self._stretch}) w {self._kept(way)}"
         return int(await self._run(sql))
 
@@ -111,7 +114,7 @@ class Finder:
 
     # -- ways ---------------------------------------------------------------------------------------------------------
     def _ways(self) -> list[Way]:
-        where, ways, every = self._where, [], "SELECT * FROM holdfast.job WHERE true"
+        where, ways, every = self._where, [], _EVERY
         if where.ids:
             return [Way(f"{every} AND id = ANY ({self._ids}::uuid[])")]
         if where.owner is not None:
