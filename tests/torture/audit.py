@@ -95,7 +95,7 @@ async def audit(site: Site, acknowledged: dict[JobId, int], summary: Summary) ->
 async def _rows(store: Store) -> AsyncIterator[JobRow]:
     after: str | None = None
     while True:
-        page = await store.jobs(JobFilter(), after=after, limit=PAGE)
+        page = await store.jobs(JobFilter(internal=True), after=after, limit=PAGE)
         for row in page.rows:
             yield row
         if page.next is None:
