@@ -115,8 +115,14 @@ async def test_a_task_is_called_by_those_it_is_open_to_alone(
             assert after == before, f"{name} left something behind"
 
 
-async def test_the_refusal_says_what_to_do(make_world: Callable[[str], Awaitable[World]]) -> None:
+async def test_the_refusal_says_what_to_do_and_is_on_record(
+    make_world: Callable[[str], Awaitable[World]], caplog: pytest.LogCaptureFixture
+) -> None:
     world = await make_world(OWNER)
+    for road in (enqueue, retry):
+        caplog.clear()
+        await road(world, CLOSED)
+        assert "http.forbidden" in caplog.text, road
     told = (await enqueue(world, CLOSED)).json()["detail"]
     assert told == "task sweep is not open to owners' keys; declare it with http=True"
     assert "engine's own" in (await enqueue(world, TASK)).json()["detail"]

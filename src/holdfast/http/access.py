@@ -97,9 +97,12 @@ class Caller:
             raise self._forbidden(f"a key of the role {self.role} may not do this; it takes: {allowed}")
 
     def _forbidden(self, detail: str) -> Problem:
+        self.log_refusal(detail)
+        return Problem("FORBIDDEN", detail)
+
+    def log_refusal(self, detail: str) -> None:
         """On record: who tries doors that are closed to them is of interest."""
         log.warning("http.forbidden", caller=self.name, role=str(self.role), reason=detail)
-        return Problem("FORBIDDEN", detail)
 
 
 class _Known(NamedTuple):

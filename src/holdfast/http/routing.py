@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope
 
 from holdfast.app import Holdfast
 from holdfast.domain.access import Action
-from holdfast.errors import UsageError
+from holdfast.errors import Forbidden, UsageError
 from holdfast.http import strictjson
 from holdfast.http.access import CALLER, Caller, refuse_key_in_url
 from holdfast.http.door import Door
@@ -94,7 +94,7 @@ class Route(APIRoute):
 
     def get_route_handler(self) -> Handler:
         short_way, action = self._short_way(), self.action
-        handle = short_way or super().get_route_handler()
+        handle = _logged(short_way or super().get_route_handler())
         names = frozenset(field.alias for field in self.dependant.query_params)
         fields = frozenset(
             name
@@ -179,6 +179,20 @@ class Route(APIRoute):
             return answer
 
         return handle
+
+
+def _logged(handle: Handler) -> Handler:
+    """Put on record who was refused by the rules of a task, as those are who were refused by their role."""
+
+    async def logged(request: Request) -> Response:
+        try:
+            return await handle(request)
+        except Forbidden as error:
+            if CALLER in request.scope:
+                caller_of(request).log_refusal(str(error))
+            raise
+
+    return logged
 
 
 def _refuse_unknown(query: list[tuple[str, str]], known: frozenset[str]) -> None:
