@@ -30,7 +30,7 @@ def make_check(settings: Settings, documents: Documents) -> Callable[[str | None
 
 
 def is_person(owner: str | None) -> bool:
-    """Whether this is an owner with a folder: not an operator, not the watch, not nobody."""
+    """Return whether this is an owner with a folder of its own: not an operator, and not the watch."""
     return owner is not None and owner != WATCH and not owner.startswith(KEY)
 
 

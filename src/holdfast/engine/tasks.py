@@ -36,7 +36,7 @@ STUCK_ACTIONS = ("report", "retry")
 Call = Mapping[str, Any] | tuple[Any, ...] | Any
 
 #: Decides about a call before it is stored: it is given the owner and the arguments by name, as the handler would see them.
-#: To refuse, it raises `Forbidden` (who asks may not) or `PayloadError` (nobody may).
+#: To refuse, it raises `Forbidden` (this owner may not) or `PayloadError` (no owner may).
 Check = Callable[[str | None, Mapping[str, Any]], None]
 
 
