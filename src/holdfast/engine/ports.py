@@ -355,12 +355,16 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         No page looks at more jobs than it can in a few hundredths of a second: where few match, it may hold fewer than
         *limit* or none, and have a `next` all the same. Jobs are looked for at the time they were created by the clock
         of whoever enqueued them: a range does not find those whose clock was wrong by more than a day.
+
+        The engine's own jobs match only where `domain.internal.hides_internal` says that the filter asks for them. The same
+        holds for counts by a filter and for dead letters.
         """
 
     async def count(self, where: JobFilter) -> int:
         """How many match, however long that takes."""
 
-    async def counts(self) -> dict[str, int]: ...
+    async def counts(self) -> dict[str, int]:
+        """Return how many jobs are in each state, the engine's own too."""
 
     async def census(self, most: int) -> Census:
         """What is there to be done, for those who ask every few seconds: no count goes on beyond *most*."""
