@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from holdfast import Forbidden, Holdfast, PayloadError
 from holdfast.domain.job import JobId
+from holdfast.engine.operating import do_batch
 from systems.converter import settings as converter_settings
 from systems.converter import tasks as converter_tasks
 from systems.converter.content import MAX_BYTES
@@ -36,7 +37,11 @@ from tests.http.roads import (
     enqueue_batch,
     enqueue_deduped,
     enqueue_named,
+    redrive,
+    redrive_all,
+    redrive_elsewhere,
     retry,
+    retry_all,
     retry_edited,
 )
 
@@ -44,8 +49,10 @@ pytestmark = pytest.mark.anyio
 
 #: Roads on which arguments come with the request.
 CALLS = (enqueue, enqueue_named, enqueue_deduped, enqueue_batch, retry_edited)
-#: Roads on which a job is run again that was on record as refused.
+#: Roads on which a job is run again as it is: any that has failed, dead letters, and all of many.
 AGAIN = (retry, ask_by_message)
+REDRIVES = (redrive, redrive_elsewhere)
+OPERATIONS = (retry_all, redrive_all)
 
 
 class System(NamedTuple):
@@ -224,19 +231,48 @@ class OnRecord(World):
         return await self.app.reject(task, self.args[task], "REFUSED", owner=self.owner)
 
 
+class OfOld(World):
+    """Its jobs are dead letters of a time when the rules were others."""
+
+    async def job(self, task: str) -> JobId:
+        [row] = self.app.tasks[task].options(owner=self.owner)._jobs([self.args[task]], checked=False)
+        await (await self.app.engine()).enqueue([row])
+        await self.bury_all()
+        return row.id
+
+
+def test_every_road_is_tried() -> None:
+    assert {*CALLS, *AGAIN, *REDRIVES, *OPERATIONS} == {*ALL}
+
+
 @SYSTEMS
-async def test_a_refused_call_on_record_does_not_run_because_it_is_retried(
-    make: Callable[[Path, str], System], tmp_path: Path, sqlite_url: str
+@pytest.mark.parametrize("kind", [OnRecord, OfOld])
+async def test_what_the_rules_refuse_does_not_run_because_it_is_there(
+    make: Callable[[Path, str], System], kind: type[World], tmp_path: Path, sqlite_url: str
 ) -> None:
     async with opened(make, tmp_path, sqlite_url) as system, world_of(system, "operator") as found:
-        world = OnRecord(found.app, found.client, found.args, found.queue, owner="alice", named=True)
+        world = kind(found.app, found.client, found.args, found.queue, owner="alice", named=True)
         for task, wrong, status in RULES[make]:
             world.args[task] = wrong
             try:
                 await world.job(task)
-            except PayloadError:  # of the wrong shape altogether: it cannot even be put on record
+            except ValueError:  # it cannot even be stored: the message for its worker cannot be written
+                assert (kind, make) == (OfOld, grading)
                 continue
-            for road in AGAIN:
+            except PayloadError:  # of the wrong shape altogether
+                continue
+            for road in AGAIN if kind is OnRecord else AGAIN + REDRIVES:
                 answer, before, after = await world.observed(road, task)
                 assert answer.status_code == status, (task, wrong, road, answer.text)
                 assert after == before, (task, wrong, road)
+            for road in OPERATIONS if kind is OfOld else ():
+                assert (await road(world, task)).is_success
+                assert await _done_by_operations(system.app) == 0, (task, wrong, road)
+
+
+async def _done_by_operations(app: Holdfast) -> int:
+    """What a worker does of the newest operation."""
+    engine = await app.engine()
+    [newest] = await engine.store.operations(1)
+    assert newest.matched > 0
+    return (await do_batch(engine, newest, 100)).done
