@@ -55,6 +55,7 @@ from holdfast.wiring import (
     make_store,
     thread_pool,
 )
+from holdfast.worker.watchdog import Watchdog
 from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -340,11 +341,14 @@ class Holdfast(Declaring, Relaying, Verbs):
                 resources=resources,
                 until_idle=until_idle,
             )
+            watchdog = Watchdog(worker.attempt_of)
+            watchdog.start(self._threads)
+            stack.callback(watchdog.stop)
             if handle_signals:  # the process is ours
-                stop_on_signals(worker.stop, stack)
+                stop_on_signals(worker.stop, stack, self._clock, self.settings.grace.total_seconds())
                 reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
                 collector.pass_by_what_is_there()
-                collector.come_seldom()
+            collector.come_seldom()
             if self._reloader.path is not None:
                 looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
                 stack.push_async_callback(_end, looking)
@@ -362,7 +366,7 @@ class Holdfast(Declaring, Relaying, Verbs):
             chores, stopping = asyncio.create_task(self._duties(engine).run(), name="duties"), asyncio.Event()
             stack.push_async_callback(_end, chores)
             if handle_signals:
-                stop_on_signals(stopping.set, stack)
+                stop_on_signals(stopping.set, stack, self._clock)
                 reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
             if self._reloader.path is not None:
                 looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")

@@ -224,7 +224,7 @@ class Declaring(ABC):
 
         *probe* is asked before calls are tried again after an outage: a URL (any answer below 500 is a good one) or an
         async function that answers whether all is well. A bad answer, and one that takes longer than 5 s, puts the trials off by
-        another cooldown; a good one lets them begin after one cooldown, also where `max_cooldown` would have them wait longer.
+        5 s; a good one lets them begin after one cooldown, also where `max_cooldown` would have them wait longer.
         """
         kinds = {"breaker": BreakerPolicy, "limiter": LimiterPolicy, "budget": BudgetPolicy}
         for option, value in (("breaker", breaker), ("limiter", limiter), ("budget", budget)):

@@ -14,7 +14,7 @@ from holdfast.engine.transport import Topic, shown
 from holdfast.errors import UsageError
 from holdfast.relay.pauses import Pauses
 from holdfast.relay.relay import Relay
-from holdfast.relay.route import Route
+from holdfast.relay.route import DELIVER_WITHIN, Route
 from holdfast.signals import stop_on_signals
 from holdfast.wiring import make_transport
 
@@ -61,12 +61,14 @@ class Relaying(ABC):
 
     async def run_relay(self, *, until_idle: bool = False, handle_signals: bool = False) -> None:
         """Deliver messages until cancelled or told to stop. *until_idle* returns when none waits any more."""
-        relay = self.make_relay(await self.engine())
+        engine = await self.engine()
+        relay = self.make_relay(engine)
         async with AsyncExitStack() as stack:
             if handle_signals:
                 running = asyncio.current_task()
                 assert running is not None
-                stop_on_signals(_twice(relay.stop, running.cancel), stack)
+                stop = _twice(relay.stop, running.cancel)
+                stop_on_signals(stop, stack, engine.clock, DELIVER_WITHIN)
             await relay.run(until_idle=until_idle)
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast
-from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState
+from holdfast.domain.breaker import PROBE_AGAIN, Breaker, BreakerPolicy, BreakerState
 from holdfast.domain.lanes import Dependency
 from holdfast.testing import ManualClock
 from holdfast.worker.dependencies import PROBE_EVERY, Dependencies
@@ -75,13 +75,29 @@ async def test_a_good_answer_lets_trials_begin_when_they_are_due(world: World) -
     assert await world.after(1) == (BreakerState.HALF_OPEN, 1)
 
 
-async def test_a_bad_answer_puts_them_off_by_another_cooldown(world: World) -> None:  # E22
+async def test_a_bad_answer_puts_them_off_until_the_check_is_asked_again(world: World) -> None:  # E22
     await world.open(reopens=0, seconds=30)
     assert await world.after(30) == (BreakerState.OPEN, 1)
     [outlook] = await world.app.breakers()
-    assert outlook.breaker.reopens == 1
-    assert outlook.breaker.retry_at is not None
-    assert outlook.breaker.retry_at >= world.clock.now() + timedelta(seconds=48)
+    assert outlook.breaker.reopens == 0
+    assert outlook.breaker.retry_at == world.clock.now() + PROBE_AGAIN
+    world.status = "200 OK"
+    assert await world.after(4) == (BreakerState.OPEN, 1)
+    assert await world.after(1) == (BreakerState.HALF_OPEN, 2)  # and not a cooldown later
+
+
+async def test_during_a_long_outage_the_check_is_asked_as_often_by_many_workers_as_by_one(
+    world: World,
+) -> None:  # E22
+    others = [Dependencies(world.engine, lambda: None) for _ in range(4)]
+    for other in others:
+        await other.serve([GATEWAY])
+    await world.open(reopens=0, seconds=30)
+    for _ in range(130):  # 100 s beyond its cooldown, a beat a second
+        await world.after(1)
+        for other in others:
+            await other.tend(world.session)
+    assert world.asked == 21
 
 
 async def test_after_vain_trials_a_good_answer_ends_the_longer_wait(world: World) -> None:  # E22

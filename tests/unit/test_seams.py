@@ -68,6 +68,11 @@ ALLOWED = {
         "threading.Event",
     ): "the heart beats in a thread so that a busy loop cannot starve it",
     (
+        "worker/watchdog.py",
+        "threading.Event",
+    ): "a thread watches the loop, in real seconds: the loop cannot watch itself",
+    ("worker/watchdog.py", "threading.get_ident"): "which stack is the loop's",
+    (
         "worker/attempts.py",
         "call_later",
     ): "the hard timeout of an attempt: the work it cuts off runs in real seconds",

@@ -1,8 +1,9 @@
-"""SIGHUP, which ends a process by default: what it means to a worker."""
+"""What signals mean to a worker: SIGHUP, which ends a process by default, and the deadline that a stop has."""
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import os
@@ -55,6 +56,23 @@ async def test_a_worker_whose_terminal_is_gone_finishes_what_it_has_and_ends(
         async with asyncio.timeout(20):
             await working
     assert (state, unheard) == (State.COMPLETE, [])
+
+
+async def test_a_program_that_goes_on_after_its_worker_is_not_ended(
+    monkeypatch: pytest.MonkeyPatch, unheard: list[int]
+) -> None:  # E31
+    armed: list[str] = []
+    monkeypatch.setattr(
+        faulthandler, "dump_traceback_later", lambda seconds, **given: armed.append(f"{seconds:.0f}")
+    )
+    monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: armed.append("lifted"))
+    monkeypatch.setattr(signals, "hang_up_ends_us", lambda: True)
+    for grace in ("30s", "7s"):  # what was lifted can be armed again
+        async with Holdfast("memory://", grace=grace) as app:
+            working, _ = await hang_up(app)
+            async with asyncio.timeout(20):
+                await working
+    assert armed == ["35", "lifted", "12", "lifted"]
 
 
 async def test_without_a_terminal_and_without_a_file_of_policies_a_hang_up_ends_nobody(

@@ -34,6 +34,7 @@ def run_relay(app: AppArgument, until_idle: UntilIdleOption = False) -> int:
     """Bring messages to their targets until SIGTERM or SIGINT; a second one ends at once and gives back what is in hand."""
     from holdfast import logs
     from holdfast.cli.supervisor import die_with_parent
+    from holdfast.signals import ends_in_time
 
     die_with_parent()
     found = load_app(app)
@@ -43,7 +44,8 @@ def run_relay(app: AppArgument, until_idle: UntilIdleOption = False) -> int:
         async with patiently(found):
             await found.run_relay(until_idle=until_idle, handle_signals=True)
 
-    asyncio.run(run())
+    with ends_in_time():
+        asyncio.run(run())
     return OK
 
 

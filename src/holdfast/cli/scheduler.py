@@ -19,6 +19,7 @@ def run_scheduler(app: AppArgument) -> int:
     them may run."""
     from holdfast import logs
     from holdfast.cli.supervisor import die_with_parent
+    from holdfast.signals import ends_in_time
 
     die_with_parent()
     found = load_app(app)
@@ -28,5 +29,6 @@ def run_scheduler(app: AppArgument) -> int:
         async with patiently(found):
             await found.run_duties(handle_signals=True)
 
-    asyncio.run(run())
+    with ends_in_time():
+        asyncio.run(run())
     return OK

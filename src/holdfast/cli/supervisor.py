@@ -11,43 +11,52 @@ their policies again.
 
 from __future__ import annotations
 
-import ctypes
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 
 from holdfast.cli.exits import OK, PROBLEMS, USAGE
 from holdfast.logs import Log
-from holdfast.signals import hang_up_ends_us
+from holdfast.signals import AFTER_GRACE, hang_up_ends_us, signal_when_parent_ends
 
 log = Log("holdfast.supervisor")
 
-MARKER = "HOLDFAST_SUPERVISOR"  #: tells a child the process id of its parent
+MARKER = "HOLDFAST_SUPERVISOR"  #: tells a child the process id of its parent, and where to write to it
 TICK = 0.05
 STEADY = 10.0  #: a child that lived this long did not fail at its start
 LONGEST_WAIT = 30.0
 PATIENCE = 5.0  #: how long a reload waits for a child before it says so again
-_PR_SET_PDEATHSIG = 1
+OVERDUE = 1.0  #: a child that should have ended by itself is killed after this
+_to_parent: list[int] = []
 
 
 def die_with_parent() -> None:
     """In a child of a supervisor: be told to stop when the parent is gone, however it went."""
-    parent = os.environ.pop(MARKER, None)
-    if parent is None:
+    parent, _, pipe = os.environ.pop(MARKER, "").partition(":")
+    if not parent:
         return
+    os.set_inheritable(int(pipe), False)
+    _to_parent.append(int(pipe))
     if not hang_up_ends_us():  # it asks to read the policies again: that comes later, or there are none
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    signal_when_parent_ends(signal.SIGTERM)
     if os.getppid() != int(parent):  # it went before we asked
         sys.exit(OK)
+
+
+def tell_parent(seconds: float) -> None:
+    """In a child of a supervisor: tell the parent how long a stop may take here. It kills what takes longer."""
+    while _to_parent:
+        with suppress(OSError), os.fdopen(_to_parent.pop(), "w") as pipe:
+            pipe.write(str(seconds))
 
 
 @dataclass(slots=True)
@@ -57,6 +66,8 @@ class _Slot:
     started: float = 0.0
     start_at: float = 0.0
     failures: int = 0
+    pipe: int | None = None  #: where the child tells how long its stop may take
+    kill_at: float = math.inf
     reloading: float | None = None  #: since when it has been told to end for a reload
     ended: int | None = field(default=None)  #: its last code, when it is not to be started again
 
@@ -103,19 +114,47 @@ class Supervisor:
         code = slot.process.poll()
         if code is not None:
             slot.process = None
+            self._listen(slot)
             self._ended(slot, code, now)
         elif slot.reloading is not None and now > slot.reloading + PATIENCE:
             slot.reloading = now
-            slot.process.terminate()
+            self._end(slot)
+        if slot.process is not None and now > slot.kill_at:
+            log.warning("process.killed", pid=slot.process.pid, reason="it did not stop in time")
+            slot.process.kill()
+            slot.kill_at = math.inf
+
+    def _end(self, slot: _Slot) -> None:
+        """Tell a child to stop, and note when it is killed: C code that holds the interpreter hears no signal."""
+        assert slot.process is not None
+        slot.kill_at = min(slot.kill_at, time.monotonic() + self._listen(slot) + OVERDUE)
+        slot.process.terminate()
+
+    def _listen(self, slot: _Slot) -> float:
+        """Return how long a stop of this child may take, which is asked once: a second signal does not wait for the grace.
+        A child that has not told yet has not begun to listen either, so it dies of the first one."""
+        if slot.pipe is None:
+            return AFTER_GRACE
+        with os.fdopen(slot.pipe, "rb", buffering=0) as pipe:
+            slot.pipe = None
+            told = pipe.read(100)
+        return float(told) if told else AFTER_GRACE
 
     def _start(self, slot: _Slot) -> None:
+        slot.kill_at = math.inf
+        slot.pipe, theirs = os.pipe()
+        os.set_blocking(slot.pipe, False)
         with _hang_ups_held_back():
             slot.process = subprocess.Popen(
-                [*self._command, *slot.own], env=os.environ | {MARKER: str(os.getpid())}, process_group=0
+                [*self._command, *slot.own],
+                env=os.environ | {MARKER: f"{os.getpid()}:{theirs}"},
+                process_group=0,
+                pass_fds=[theirs],
             )
+        os.close(theirs)
         slot.started = time.monotonic()
         if self._signals:  # told to stop while it was being started: it has not heard of it
-            slot.process.terminate()
+            self._end(slot)
         log.info("process.started", pid=slot.process.pid)
 
     def _ended(self, slot: _Slot, code: int, now: float) -> None:
@@ -142,7 +181,7 @@ class Supervisor:
             slot.ended, slot.start_at = None, time.monotonic()
             if slot.process is not None and slot.reloading is None:
                 slot.reloading = time.monotonic()
-                slot.process.terminate()
+                self._end(slot)
 
     def _stop(self) -> None:
         """Pass a signal on, always as SIGTERM: one that comes before a child listens then ends it without a word.
@@ -150,7 +189,7 @@ class Supervisor:
         self._signals += 1
         for slot in self._slots:
             if slot.process is not None:
-                slot.process.send_signal(signal.SIGTERM if self._signals < 3 else signal.SIGKILL)
+                self._end(slot) if self._signals < 3 else slot.process.kill()
 
     def _hang_up(self) -> None:
         """Let all of them read their policies again."""

@@ -173,6 +173,8 @@ def _work(
 ) -> int:
     from holdfast import logs
     from holdfast.cli.serve import answering, run_loop
+    from holdfast.cli.supervisor import tell_parent
+    from holdfast.signals import AFTER_GRACE, ends_in_time
 
     logs.configure(keep=True)
     if not app.tasks:
@@ -194,8 +196,10 @@ def _work(
             )
         _leave_tasks()  # here: the loop would wait for them before it ends
 
-    run_loop(work())
-    _leave_threads()
+    tell_parent(app.settings.grace.total_seconds() + AFTER_GRACE)
+    with ends_in_time():
+        run_loop(work())
+        _leave_threads()
     return OK
 
 

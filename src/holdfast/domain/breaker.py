@@ -33,6 +33,9 @@ Mode = Literal["hold", "fail_fast"]
 
 #: A breaker that has been closed for this long is judged as if it had never been open.
 FORGIVEN_AFTER = timedelta(minutes=10)
+#: How long a bad answer of a health check puts the trials off. It costs no job a call, so it can be asked more often than
+#: trials can be made: a service that is back is noticed this soon, not a cooldown later.
+PROBE_AGAIN = timedelta(seconds=5)
 _INSTANT, _DAY = timedelta(milliseconds=1), timedelta(days=1)
 
 
@@ -330,14 +333,15 @@ def judge(
 
     *votes* are of workers that have seen this version of the breaker, *callers* the workers that call the dependency.
     *not_before* is the Retry-After of one of its answers. *healthy* is what a health check said, where there is one and
-    `minds_health`: a good answer lets trials begin after one cooldown already, a bad one puts them off. It never closes by itself.
+    `minds_health`: a good answer lets trials begin after one cooldown already, a bad one puts them off by `PROBE_AGAIN`. It
+    never closes by itself, and does not count as a vain trial.
     """
     match breaker.state:
         case BreakerState.CLOSED:
             if votes >= max(1, min(policy.votes, callers)):
                 return _open(breaker, policy, _again(breaker, now), now, chance, not_before)
         case BreakerState.OPEN:
-            return _wait(breaker, policy, now, chance, not_before, healthy)
+            return _wait(breaker, policy, now, not_before, healthy)
         case BreakerState.HALF_OPEN:
             ends = [trial.succeeded for trial in breaker.trials]
             if ends.count(True) >= policy.trials_to_close:
@@ -352,7 +356,6 @@ def _wait(
     breaker: Breaker,
     policy: BreakerPolicy,
     now: datetime,
-    chance: float,
     not_before: datetime | None,
     healthy: bool | None,
 ) -> Breaker | None:
@@ -362,7 +365,7 @@ def _wait(
     if now < retry_at and not (healthy and minds_health(breaker, policy, now)):
         return None
     if healthy is False:
-        return _open(breaker, policy, breaker.reopens + 1, now, chance, None)
+        return replace(breaker, version=breaker.version + 1, retry_at=now + PROBE_AGAIN)
     return replace(
         breaker,
         state=BreakerState.HALF_OPEN,

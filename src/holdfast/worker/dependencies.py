@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.domain.breaker import (
+    PROBE_AGAIN,
     Breaker,
     BreakerState,
     end_trial,
@@ -47,7 +48,7 @@ TRIAL_SPAN = timedelta(minutes=1)
 #: A health check that takes longer is a bad one.
 PROBE_SECONDS = 5.0
 #: And a worker asks no more often than this.
-PROBE_EVERY = 5.0
+PROBE_EVERY = 0.8 * PROBE_AGAIN.total_seconds()
 #: How often a swap is tried again when somebody else was first.
 SWAPS = 5
 #: A retry is urgent when its job is of a high priority, or ends by its deadline within this time.

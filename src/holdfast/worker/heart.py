@@ -38,7 +38,7 @@ class Heartbeat:
     def start(self, threads: Threads) -> None:
         self._join = threads.start("holdfast-heart", self._run)
 
-    def stop(self, wait: float = 5.0) -> None:
+    def stop(self, wait: float) -> None:
         self._stop.set()
         if self._join is not None and wait:
             self._join(wait)

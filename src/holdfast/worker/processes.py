@@ -26,6 +26,7 @@ from holdfast.domain.tracebacks import Raised
 from holdfast.engine.attempt_log import AttemptLog
 from holdfast.engine.tracebacks import carry, raised_of
 from holdfast.errors import UsageError
+from holdfast.signals import signal_when_parent_ends
 from holdfast.worker.listening import heard
 
 if TYPE_CHECKING:
@@ -235,6 +236,9 @@ def _serve(pipe: Connection, parent: int) -> None:
     """The child's whole life: answer calls until the parent goes away."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal_when_parent_ends(
+        signal.SIGKILL
+    )  # C code that holds the interpreter would not let the thread below run
     threading.Thread(target=_end_with_parent, name="holdfast-parent", daemon=True).start()
     while True:
         try:

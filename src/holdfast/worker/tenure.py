@@ -68,12 +68,13 @@ class Tenure:
             self._heartbeat.stop(wait=0)  # it may hang in a beat: the loop must not hang with it
         await self.begin()
 
-    async def end(self) -> None:
+    async def end(self, seconds: float) -> None:
+        """Give the session back to the store, which has so many *seconds* to answer."""
         if self._heartbeat is not None:
-            self._heartbeat.stop()
+            self._heartbeat.stop(wait=seconds / 2)
         if self.session is not None:
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(seconds / 2):
                     await self._engine.store.close_session(self.session)
             except (StoreError, TimeoutError) as error:
                 log.warning("session.not_closed", reason=str(error))

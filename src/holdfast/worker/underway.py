@@ -26,7 +26,7 @@ from holdfast.worker.telling import tell
 log = Log("holdfast.worker")
 
 #: How long, after the grace, a handler may go on swallowing its cancellation; how often it is cancelled again.
-LAST_WORDS, INSIST_EVERY = 5.0, 0.25
+LAST_WORDS, INSIST_EVERY = 2.0, 0.25
 
 
 class UnderWay:
@@ -163,6 +163,13 @@ class UnderWay:
         if not thread.cancelled():
             thread.exception()  # asked for: its verdict has been given long ago
         self._freed()
+
+    def attempt_of(self, task: asyncio.Task[Any] | None) -> tuple[Job, Callable[..., Any]] | None:
+        """Return the job whose attempt runs in this *task*, and its handler. Any thread may ask."""
+        for running in list(self.running.values()):
+            if running.task is task:
+                return running.job, self._engine.tasks[running.job.task].function
+        return None
 
     # -- ending -----------------------------------------------------------------------------------------------------------
     def end_all(self, why: str) -> None:

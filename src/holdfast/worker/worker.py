@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from datetime import timedelta
 from typing import Any
 
 from holdfast.domain.job import Claimed
 from holdfast.domain.verdict import Failure, Verdict
+from holdfast.engine.context import Job
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Threads
 from holdfast.errors import StoreError
 from holdfast.logs import Log
+from holdfast.signals import AFTER_GRACE
 from holdfast.worker.admitting import Admitting
 from holdfast.worker.attempts import Executors, Middleware
 from holdfast.worker.brokered import Brokered
@@ -25,13 +28,15 @@ from holdfast.worker.serving import Serving
 from holdfast.worker.settler import Settler
 from holdfast.worker.sizing import Slots
 from holdfast.worker.tenure import Tenure
-from holdfast.worker.underway import LAST_WORDS, UnderWay
+from holdfast.worker.underway import UnderWay
 from holdfast.worker.watch import Watch
 
 log = Log("holdfast.worker")
 
 #: The name of the task that holds the attempts. It outlives the worker when a handler does not stop.
 ATTEMPTS = "holdfast-attempts"
+#: Of the seconds after the grace: those that are kept for the end of the session, and for the process to end.
+LAST_CLOSE, SPARE = 1.0, 0.5
 
 
 class Worker:
@@ -92,10 +97,15 @@ class Worker:
         self._stopping = False
         self._hurry = asyncio.Event()
         self._leaving = asyncio.Event()  #: what still runs does not stop, and is left behind
+        self._end_by = math.inf  #: when the last write must be done with; set when the grace is over
 
     @property
     def name(self) -> str:
         return self._tenure.name
+
+    def attempt_of(self, task: asyncio.Task[Any] | None) -> tuple[Job, Callable[..., Any]] | None:
+        """Return the job whose attempt runs in this *task*, and its handler. Any thread may ask."""
+        return self._under_way.attempt_of(task)
 
     def stop(self) -> None:
         """Stop claiming and let what runs finish within the grace; a second call ends at once, safely."""
@@ -122,15 +132,16 @@ class Worker:
                 task.cancel()
             await self._settle_last(settling)
             # Bounded: a driver that swallows a cancellation must not keep the process.
-            await asyncio.wait([settling, *beside], timeout=LAST_WORDS)
+            await asyncio.wait([settling, *beside], timeout=SPARE)
             self._processes.close()
-            await self._tenure.end()
+            await self._tenure.end(LAST_CLOSE)
             log.info("worker.stopped", worker=self.name)
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as attempts:
             await self._claiming.run(attempts)
             await self._under_way.finish(self._engine.settings.grace.total_seconds(), self._hurry)
+            self._end_by = self._engine.clock.monotonic() + AFTER_GRACE - LAST_CLOSE - 2 * SPARE
             for running in await self._under_way.insist():
                 log.warning("job.will_not_stop", job_id=running.job.id, task=running.job.task)
                 self._settler.give_back(running.claimed)
@@ -184,9 +195,10 @@ class Worker:
         return self._engine.judge_failure(claimed, Failure.of("END_REFUSED", plain), timedelta())
 
     async def _settle_last(self, settling: asyncio.Task[None]) -> None:
-        """The last write is awaited, but not for ever."""
+        """Wait for the last write, but not for ever."""
+        left = self._end_by - self._engine.clock.monotonic()
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(max(SPARE, min(left, AFTER_GRACE))):
                 await self._settler.flushed()
         except TimeoutError:
             log.warning(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import itertools
 import os
+import re
 import signal
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -92,6 +95,29 @@ async def spin(seconds: float) -> int:
         turns += 1
     note("end", job)
     return turns
+
+
+async def hold_loop(how: str) -> int:
+    """The first attempt never lets the event loop go on, in one of several ways."""
+    job = _begin()
+    if current_job().attempt == 1:
+        _HOLDS[how]()
+    note("end", job)
+    return os.getpid()
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+_HOLDS: dict[str, Callable[[], Any]] = {
+    "Python": _spin,
+    "a sleep": lambda: time.sleep(3600),
+    # C code that holds the interpreter: this lets signals in, the last one does not.
+    "a regular expression": lambda: re.match("(a|a)*$", "a" * 60 + "b"),
+    "C": lambda: deque(itertools.repeat(None), maxlen=0),
+}
 
 
 async def held_up(step: bool) -> str:
@@ -235,6 +261,12 @@ def burn(name: str, seconds: float) -> int:
     return os.getpid()
 
 
+def burn_in_c(name: str) -> None:
+    """Holds the interpreter of a child process for ever."""
+    note("start", name)
+    deque(itertools.repeat(None), maxlen=0)
+
+
 def make_app(url: str | None = None, **settings: Any) -> Holdfast:
     app = Holdfast(url, **settings)
     if app.settings.broker is not None:
@@ -251,6 +283,7 @@ def make_app(url: str | None = None, **settings: Any) -> Holdfast:
         hold_everything,
         spin,
         held_up,
+        hold_loop,
         listening,
         deaf,
     )
@@ -264,6 +297,7 @@ def make_app(url: str | None = None, **settings: Any) -> Holdfast:
     app.task(retry=Retry(10, base="50ms", jitter="none"), timeout="10s", depends_on="service")(call_service)
     app.task(retry=Retry(3, base="1h", jitter="none"), name="fail_slowly")(fail)
     app.task(retry=QUICKLY, execute="process")(burn)
+    app.task(retry=QUICKLY, execute="process")(burn_in_c)
     once: Retry = Retry(1)
     limit: Duration = "700ms"
     app.task(name="gate_limited", retry=once, timeout=limit)(gate)

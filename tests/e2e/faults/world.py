@@ -58,16 +58,21 @@ async def eventually(condition: Callable[[], Any], what: str, seconds: float = P
 
 
 class Worker:
-    """One `holdfast worker` in a process group of its own."""
+    """One `holdfast worker`, or another *command*, in a process group of its own."""
 
     def __init__(
-        self, options: Iterable[str], environment: dict[str, str], log: Path, under: Iterable[str] = ()
+        self,
+        options: Iterable[str],
+        environment: dict[str, str],
+        log: Path,
+        under: Iterable[str] = (),
+        command: str = "worker",
     ) -> None:
         self._log = log
         with log.open("wb") as out:
             start: Any = subprocess.Popen if under else zygote.Process
             self.process: subprocess.Popen[bytes] = start(
-                [*under, sys.executable, "-m", "holdfast", "worker", "tests.e2e.faults.app:app", *options],
+                [*under, sys.executable, "-m", "holdfast", command, "tests.e2e.faults.app:app", *options],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -144,7 +149,12 @@ class Site:
 
     # -- workers ----------------------------------------------------------------------------------------------------
     def worker(
-        self, *options: str, url: str | None = None, under: Iterable[str] = (), **settings: str
+        self,
+        *options: str,
+        url: str | None = None,
+        under: Iterable[str] = (),
+        command: str = "worker",
+        **settings: str,
     ) -> Worker:
         """Settings by the name of their variable: `worker(grace="1s")`. *under* is a command that runs it."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
@@ -162,7 +172,8 @@ class Site:
             "PYTHONPATH": str(ROOT),
             **given,
         }
-        worker = Worker(options, environment, self.folder / f"worker-{len(self.workers)}.log", under)
+        log = self.folder / f"worker-{len(self.workers)}.log"
+        worker = Worker(options, environment, log, under, command)
         self.workers.append(worker)
         return worker
 
