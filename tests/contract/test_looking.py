@@ -36,6 +36,20 @@ async def test_live_workers_are_listed_with_their_queues_and_leases(world: World
     assert await world.store.workers() == []  # taken for lost, though it still holds jobs
 
 
+async def test_a_worker_whose_slots_all_wait_is_shown_as_such_while_it_lives(world: World) -> None:  # E52
+    first = await world.store.open_session("first", MINUTE)
+    second = await world.store.open_session("second", 2 * MINUTE)
+    await world.store.report_waiting(first, 10)
+    assert [worker.waiting for worker in await world.store.workers()] == [10, 0]
+    assert await world.store.extend(first)
+    await world.store.report_waiting(first, 0)
+    await world.store.report_waiting(second, 3)
+    assert [worker.waiting for worker in await world.store.workers()] == [0, 3]
+    await world.store.close_session(first)
+    await world.store.report_waiting(first, 10)  # too late: it brings nobody back
+    assert [(worker.name, worker.waiting) for worker in await world.store.workers()] == [("second", 3)]
+
+
 async def test_depths_count_what_waits_due_now_or_later_lane_by_lane(world: World) -> None:  # E52
     other = LANE._replace(queue="other")
     assert (await world.store.lanes(), await world.store.depths()) == (set(), {})

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,14 @@ import structlog
 
 from holdfast import Holdfast
 from holdfast.cli import main
-from holdfast.cli.doctor import invariant_findings, lane_findings, store_findings, stuck_findings
-from holdfast.domain.job import Expired, JobId, Lane, Lease, StuckJob
+from holdfast.cli.doctor import (
+    invariant_findings,
+    lane_findings,
+    store_findings,
+    stuck_findings,
+    waiting_findings,
+)
+from holdfast.domain.job import Expired, JobId, Lane, Lease, StuckJob, WorkerRow
 
 Capture = pytest.CaptureFixture[str]
 
@@ -43,6 +49,22 @@ def test_a_healthy_database_has_no_problems(capsys: Capture) -> None:
     assert report["counts"]["queued"] == 0
     assert main(["doctor", "--url", "sqlite:///well.db"]) == 0
     assert "every job's parts agree" in capsys.readouterr().out
+
+
+def test_workers_whose_handlers_all_wait_for_queued_jobs_are_named() -> None:
+    def worker(name: str, waiting: int) -> WorkerRow:
+        now = datetime(2026, 3, 1, tzinfo=UTC)
+        return WorkerRow(
+            name=name, started_at=now, expires_at=now, queues=None, leases=waiting, waiting=waiting
+        )
+
+    free, full = worker("free", 0), worker("full", 10)
+    [alone], [beside] = waiting_findings([full]), waiting_findings([free, full])
+    assert waiting_findings([free]) == []
+    assert (alone.level, beside.level) == ("problem", "warning")
+    for finding in (alone, beside):
+        assert finding.text.startswith("all slots of worker full (10) are held by handlers that wait")
+        assert "raise --concurrency" in finding.text
 
 
 def test_jobs_of_a_task_the_app_does_not_have_are_found_and_counted(folder: Path, capsys: Capture) -> None:

@@ -38,14 +38,15 @@ def examine(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = 
     async def look(known: Holdfast) -> tuple[list[Finding], dict[str, Any], dict[str, int]]:
         engine = await known.engine()
         store = engine.store
-        health, depths = await store.health(), await store.depths()
+        health, depths, workers = await store.health(), await store.depths(), await store.workers()
         findings = [
             *store_findings(health),
             *invariant_findings(await store.violations()),
             *lease_findings(await store.expired(STUCK_SHOWN)),
             *stuck_findings(await known.stuck(limit=STUCK_SHOWN)),
             *lane_findings(depths, set(known.tasks) if app else None),
-            *worker_findings(depths, await store.workers()),
+            *worker_findings(depths, workers),
+            *waiting_findings(workers),
             *pause_findings(await store.holds()),
             *breaker_findings(await store.outlooks()),
         ]
@@ -173,6 +174,22 @@ def worker_findings(lanes: dict[Lane, int], workers: list[WorkerRow]) -> list[Fi
         )
         for queue, count in sorted(left.items())
     ] or [Finding("workers", "ok", f"{len(workers)} live, every queue with jobs is served")]
+
+
+def waiting_findings(workers: list[WorkerRow]) -> list[Finding]:
+    """Workers that can run nothing, because every handler waits for a job that is queued."""
+    level = "problem" if all(worker.waiting for worker in workers) else "warning"  # else another may help
+    return [
+        Finding(
+            "waiting",
+            level,
+            f"all slots of worker {worker.name} ({worker.waiting}) are held by handlers that wait for queued jobs: raise"
+            " --concurrency, give the jobs that are waited for a queue and a worker of their own, or raise Snooze"
+            " until they are done",
+        )
+        for worker in workers
+        if worker.waiting
+    ]
 
 
 def pause_findings(holds: list[Held]) -> list[Finding]:

@@ -176,6 +176,7 @@ class WorkerRow:
     expires_at: datetime  #: when it is taken for lost, unless it says before that it lives
     queues: tuple[str, ...] | None  #: which it serves; None: whichever its tasks are in
     leases: int  #: how many jobs it holds
+    waiting: int = 0  #: handlers that wait for queued jobs, once they hold all of its slots
 
     def serves(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues

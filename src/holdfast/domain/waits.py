@@ -28,6 +28,7 @@ class Reason(StrEnum):
     OUTSIDE = "outside"
     UNKNOWN_TASK = "unknown_task"
     NO_WORKER = "no_worker"
+    NO_SLOT = "no_slot"
     BREAKER_OPEN = "breaker_open"
     BREAKER_HALF_OPEN = "breaker_half_open"
     TRIAL_FAILED = "trial_failed"
@@ -107,6 +108,7 @@ def waits_of(facts: Facts) -> Iterator[Wait]:
     yield from _held(facts)
     yield from _refused(facts)
     yield from _unserved(facts)
+    yield from _waited_for(facts)
     yield from _broken(facts)
     yield from _later(facts)
     yield from _bounded(facts)
@@ -159,6 +161,18 @@ def _unserved(facts: Facts) -> Iterator[Wait]:
             f"no live worker serves queue {row.queue!r}; start `holdfast worker`, or one with it in --queues"
         )
         yield Wait(Reason.NO_WORKER, text, endless=True)
+
+
+def _waited_for(facts: Facts) -> Iterator[Wait]:
+    """Handlers that wait for queued jobs hold every slot, so none is left to run this one in."""
+    serving = [worker for worker in facts.workers if worker.serves(facts.row.queue)]
+    if serving and all(worker.waiting for worker in serving):
+        slots = sum(worker.waiting for worker in serving)
+        text = (
+            f"every slot of its workers ({slots}) is held by a handler that waits for a queued job; raise the concurrency,"
+            " or give the jobs that are waited for a queue and a worker of their own"
+        )
+        yield Wait(Reason.NO_SLOT, text, endless=True)
 
 
 def _broken(facts: Facts) -> Iterator[Wait]:

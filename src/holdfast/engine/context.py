@@ -9,9 +9,10 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Protocol, cast
 
-from holdfast.domain.job import Attempt, Claimed, JobId, Lease
+from holdfast.domain.job import Attempt, Claimed, JobId, JobRow, Lane, Lease
 from holdfast.domain.knobs import a_function, whole, word
 from holdfast.domain.lanes import Dependency
+from holdfast.domain.moves import State
 from holdfast.domain.verdict import Complete
 from holdfast.engine.artefacts import Keeper
 from holdfast.engine.attempt_log import AttemptLog
@@ -52,6 +53,32 @@ def current_log() -> AttemptLog | None:
     return None if job is None else job.attempt_log()
 
 
+class Awaited:
+    """A job whose end a handler waits for. As long as it is due and queued, that is noted with the handler's own job, so that
+    its worker knows which of its slots cannot go on. Outside of a handler this does nothing."""
+
+    __slots__ = ("_id", "_job")
+
+    def __init__(self, job_id: JobId) -> None:
+        self._id, self._job = job_id, _current.get(None)
+
+    def __enter__(self) -> Awaited:
+        return self
+
+    def seen(self, row: JobRow, now: datetime) -> None:
+        if self._job is None:
+            return
+        waits = self._job.awaits = {} if self._job.awaits is None else self._job.awaits
+        if row.state is State.QUEUED and row.run_at <= now:
+            waits[self._id] = Lane(row.queue, row.task)
+        else:
+            waits.pop(self._id, None)
+
+    def __exit__(self, *error: object) -> None:
+        if self._job is not None and self._job.awaits:
+            self._job.awaits.pop(self._id, None)
+
+
 class DependencyCall:
     """A call of a dependency, or several that are judged as one, around which it stands: `async with job.dependency("bank"): …`.
 
@@ -87,6 +114,7 @@ class Job:
         "_started",
         "_steps",
         "_store",
+        "awaits",
         "calls",
         "cancelled",
         "completed",
@@ -116,6 +144,7 @@ class Job:
         self.calls: Calls | None = None  #: the worker's guards of dependencies
         self.given: Any = None  #: leave of the worker's for a call of the dependency that the task names
         self.resources = resources  #: what `@app.lifespan` gave
+        self.awaits: dict[JobId, Lane] | None = None  #: queued jobs that its handler waits for now
 
     @property
     def id(self) -> JobId:

@@ -40,6 +40,7 @@ from holdfast.engine.artefacts import Keeper
 from holdfast.engine.broker import Broker
 from holdfast.engine.calling import Calls
 from holdfast.engine.coalesce import Coalescer
+from holdfast.engine.context import Awaited
 from holdfast.engine.doorstore import Repeated, Request
 from holdfast.engine.explaining import Explaining
 from holdfast.engine.observing import Observers
@@ -197,14 +198,16 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         """The row of the job once it has ended; `TimeoutError` when that takes longer than *timeout*."""
         limit = optional(timeout)
         until = None if limit is None else self.clock.monotonic() + limit.total_seconds()
-        while True:
-            row = await self.job(job_id)
-            if row.state in FINISHED:
-                return row
-            left = 1.0 if until is None else until - self.clock.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"job {job_id} is still {row.state} after {timeout}")
-            await self.store.wait_for_end(named(job_id), min(left, 1.0))
+        with Awaited(named(job_id)) as awaited:
+            while True:
+                row = await self.job(job_id)
+                if row.state in FINISHED:
+                    return row
+                awaited.seen(row, self.clock.now())
+                left = 1.0 if until is None else until - self.clock.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"job {job_id} is still {row.state} after {timeout}")
+                await self.store.wait_for_end(row.id, min(left, 1.0))
 
     async def result_of(self, row: JobRow) -> Any:
         """The result of a complete job, wherever it is. `ResultExpired` when retention has removed it."""

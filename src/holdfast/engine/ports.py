@@ -209,6 +209,9 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
     async def close_session(self, session: Session) -> None:
         """End it; leases that are still open can be reclaimed at once."""
 
+    async def report_waiting(self, session: Session, handlers: int) -> None:
+        """Record that all slots of this worker are held by so many *handlers* that wait for queued jobs; 0: they are not."""
+
     async def held(self, session: Session) -> set[Lease]:
         """The leases this session still holds: what is missing was cancelled, timed out or reclaimed."""
 

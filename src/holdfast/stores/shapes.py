@@ -270,6 +270,7 @@ def worker_row(
         expires_at=expires_at or moment(row["expires_at"]),
         queues=None if queues is None else tuple(queues),
         leases=row["leases"],
+        waiting=row["waiting"],
     )
 
 

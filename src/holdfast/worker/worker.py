@@ -29,6 +29,7 @@ from holdfast.worker.settler import Settler
 from holdfast.worker.sizing import Slots
 from holdfast.worker.tenure import Tenure
 from holdfast.worker.underway import UnderWay
+from holdfast.worker.waiting import Waiting
 from holdfast.worker.watch import Watch
 
 log = Log("holdfast.worker")
@@ -79,6 +80,7 @@ class Worker:
             resources=resources,
             freed=self._ring,
         )
+        self._waiting = Waiting(engine, self._under_way, self._slots, self._queues)
         self._watch = Watch(engine, self._tenure, self._under_way, self._settler)
         broker = engine.broker
         source = engine.store if broker is None else Brokered(engine, broker)
@@ -162,13 +164,14 @@ class Worker:
             working.result()
 
     async def _tend(self) -> None:
-        """Keep in touch with the other workers about the dependencies. Whatever fails, the guards know what they know."""
+        """Keep in touch with the other workers about the dependencies, and about slots that wait. Whatever fails, the guards know what they know."""
         while True:
             await self._engine.clock.sleep(BEAT_EVERY * (0.8 + 0.4 * self._engine.rng.random()))
             session = self._tenure.session
             if session is None:
                 continue
             try:
+                await self._waiting.look(session)
                 await self._dependencies.tend(session)
             except StoreError as error:
                 log.info("dependencies.waits", reason=str(error))

@@ -296,6 +296,16 @@ def test_a_queue_that_nobody_serves_is_told() -> None:  # E28
     assert "no live worker serves queue 'mail'" in sentence.lower()
 
 
+def test_workers_whose_slots_are_all_held_by_handlers_that_wait_are_told() -> None:  # E28
+    waits, serves_others = replace(WORKER, waiting=10), replace(WORKER, queues=("reports",))
+    sentence = told(replace(in_line(), workers=[waits, waits, serves_others]), Reason.NO_SLOT)
+    assert (
+        "every slot of its workers (20) is held by a handler that waits for a queued job" in sentence.lower()
+    )
+    told(replace(in_line(), workers=[waits, WORKER]), Reason.IN_LINE)  # that one has room
+    told(replace(in_line(), workers=[replace(serves_others, waiting=1), WORKER]), Reason.IN_LINE)
+
+
 def test_a_task_that_the_app_does_not_have_is_told_with_the_near_names() -> None:  # E28
     facts = replace(in_line(), tasks={"sent", "sweep"})
     assert "did you mean sent?" in told(facts, Reason.UNKNOWN_TASK)

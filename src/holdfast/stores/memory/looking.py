@@ -93,6 +93,7 @@ class Looking:
                 expires_at=tables.clock.now() + timedelta(seconds=kept.until - tables.clock.monotonic()),
                 queues=kept.queues,
                 leases=leased[kept.session.id],
+                waiting=kept.waiting,
             )
             for kept in tables.sessions.values()
             if tables.is_live(kept.session)

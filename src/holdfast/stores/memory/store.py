@@ -163,6 +163,10 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
     async def close_session(self, session: Session) -> None:
         self._tables.sessions.pop(session.id, None)
 
+    async def report_waiting(self, session: Session, handlers: int) -> None:
+        if self._tables.is_live(session):
+            self._tables.sessions[session.id].waiting = handlers
+
     async def held(self, session: Session) -> set[Lease]:
         jobs = self._tables.jobs.values()
         return {Lease(job.id, job.epoch) for job in jobs if job.live and job.live.session.id == session.id}

@@ -41,6 +41,7 @@ class OpenSession:
     queues: tuple[str, ...] | None
     started_at: datetime
     until: float
+    waiting: int = 0
 
 
 @dataclass(slots=True)

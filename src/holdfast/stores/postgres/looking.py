@@ -128,7 +128,7 @@ class Looking:
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._rows(
-            """SELECT s.worker AS name, s.started_at, s.expires_at, s.queues,
+            """SELECT s.worker AS name, s.started_at, s.expires_at, s.queues, s.waiting,
                       (SELECT count(*) FROM holdfast.lease l WHERE l.session_id = s.id) AS leases
                  FROM holdfast.session s WHERE s.expires_at > holdfast.clock() ORDER BY s.started_at, s.id"""
         )

@@ -36,6 +36,10 @@ async def close_session(connection: asyncpg.Connection[Any], session: Session) -
     )
 
 
+async def report_waiting(connection: asyncpg.Connection[Any], session: Session, handlers: int) -> None:
+    await connection.execute("UPDATE holdfast.session SET waiting = $2 WHERE id = $1", session.id, handlers)
+
+
 async def held(connection: asyncpg.Connection[Any], session: Session) -> set[Lease]:
     rows = await connection.fetch(
         "SELECT job_id, epoch FROM holdfast.lease WHERE session_id = $1", session.id

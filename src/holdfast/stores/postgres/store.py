@@ -206,6 +206,9 @@ class PostgresStore(Hints):
 
         await self._runner.run("duty", close)
 
+    async def report_waiting(self, session: Session, handlers: int) -> None:
+        await self._runner.run("duty", lambda db: sessions.report_waiting(db, session, handlers))
+
     async def held(self, session: Session) -> set[Lease]:
         return await self._runner.run("duty", lambda db: sessions.held(db, session))
 

@@ -28,6 +28,10 @@ def close_session(move: Move, session: Session) -> None:
     move.connection.execute("UPDATE holdfast_session SET expires_mono = 0 WHERE id = ?", (session.id,))
 
 
+def report_waiting(move: Move, session: Session, handlers: int) -> None:
+    move.connection.execute("UPDATE holdfast_session SET waiting = ? WHERE id = ?", (handlers, session.id))
+
+
 def held(move: Move, session: Session) -> set[Lease]:
     rows = move.connection.execute(
         "SELECT uid, epoch FROM holdfast_job WHERE phase = 2 AND session = ?", (session.id,)

@@ -220,6 +220,9 @@ class SqliteStore(Looking, Hints):
     async def close_session(self, session: Session) -> None:
         await self._write(lambda move: sessions.close_session(move, session))
 
+    async def report_waiting(self, session: Session, handlers: int) -> None:
+        await self._write(lambda move: sessions.report_waiting(move, session, handlers))
+
     async def held(self, session: Session) -> set[Lease]:
         return self._peek(lambda move: sessions.held(move, session))
 
