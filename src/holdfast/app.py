@@ -25,6 +25,7 @@ from holdfast.engine.broker import Broker, name_of
 from holdfast.engine.calling import Calls
 from holdfast.engine.engine import Engine
 from holdfast.engine.engines import Engines
+from holdfast.engine.mainguard import check_import, check_main
 from holdfast.engine.observing import Observers
 from holdfast.engine.outboxstore import PublishesDirectly
 from holdfast.engine.policies.reloading import find
@@ -165,6 +166,7 @@ class Holdfast(Declaring, Relaying, Verbs):
         )
 
     def _make_store(self) -> Store:
+        check_import()
         store = self._given_store or make_store(self.url, self._clock, self._threads)
         store.hooks = self._hooks
         return store
@@ -322,6 +324,8 @@ class Holdfast(Declaring, Relaying, Verbs):
             log.warning(
                 "queues.strange", queues=strange, hint="no task is in them; jobs get there by queue= alone"
             )
+        if any(task.policy.execute == "process" for task in self.tasks.values()):
+            check_main()
         engine = await self.engine()
         if (why := caution_about(self.url)) is not None:
             log.warning("store.old", reason=why)

@@ -79,13 +79,11 @@ def test_a_wrong_option_of_a_task_is_named_in_one_line(app: Holdfast, option: st
 def test_what_a_task_may_say_is_kept_as_it_was_meant(app: Holdfast) -> None:
     rule = lambda error: None  # noqa: E731
 
-    @app.task(
+    send = app.task(
         name="mail", queue="post", retry=3, timeout="1m", lease=30, depends_on="smtp", max_crashes=1, store_result=False,
         deadline=timedelta(hours=1), dedupe_for=0, start_within="5m", stuck_after=None, stuck_action="retry", version=2,
         rules=[rule], limits=Limits(concurrency=2), cost=0, price=5, execute="process",
-    )  # fmt: skip
-    def send() -> None: ...
-
+    )(at_the_top)  # fmt: skip
     policy = send.policy
     assert (send.name, policy.queue, policy.depends_on, policy.execute) == ("mail", "post", "smtp", "process")
     assert (policy.retry.max_attempts, policy.max_crashes, policy.version) == (3, 1, 2)
@@ -230,3 +228,56 @@ def test_the_verb_of_another_library_is_answered_with_ours(verb: str) -> None:
     with pytest.raises(AttributeError, match=rf"a task has no {verb}; use `await task.enqueue\(…\)`"):
         getattr(send_mail, verb)
     assert not hasattr(send_mail, "anything_else")
+
+
+# -- which functions can be tasks ---------------------------------------------------------------------------------------
+class Shop:
+    """Methods of every kind."""
+
+    async def ship(self, order: int) -> None: ...
+
+    def pack(self, order: int) -> None: ...
+
+    @classmethod
+    def open(cls) -> None: ...
+
+    @staticmethod
+    def count(order: int) -> int:
+        return order
+
+
+def at_the_top(order: int) -> int:
+    return order
+
+
+@pytest.mark.parametrize("method", [Shop.ship, Shop.pack, Shop.__dict__["count"]])
+def test_a_method_is_refused_where_it_is_decorated(method: Any) -> None:  # E36
+    with pytest.raises(UsageError) as refused:
+        Holdfast("memory://").task(method)
+    assert str(refused.value) == (
+        f"{method.__qualname__} is a method, and a worker has no object to call it on; a task is a function: write it at"
+        " the top of the module"
+    )
+
+
+@pytest.mark.parametrize("function", [Shop().pack, Shop().ship, Shop.open, Shop.count])
+def test_what_needs_no_object_any_more_is_no_method(function: Any) -> None:
+    assert Holdfast("memory://").task(function).name == function.__name__
+
+
+@pytest.mark.parametrize("asked", [{"timeout": "1m"}, {"execute": "process"}])
+def test_what_a_child_process_could_not_find_is_refused_where_it_is_decorated(
+    asked: dict[str, Any],
+) -> None:  # E36 E41
+    def nested(order: int) -> int:
+        return order
+
+    app = Holdfast("memory://")
+    for function in (nested, lambda order: order, functools.partial(at_the_top, 3), Shop().pack):
+        with pytest.raises(UsageError, match=r"^strange runs in a process") as refused:
+            app.task(name="strange", **asked)(function)
+        assert "it must be a function at the top of a module" in str(refused.value)
+        assert ("as a plain def with a timeout does" in str(refused.value)) == ("timeout" in asked)
+        app.task(name=f"{id(function)}", **asked | {"execute": "thread"})(function)  # the way out
+    for number, found in enumerate((at_the_top, Shop.count)):
+        assert app.task(name=f"found {number}", **asked)(found).policy.execute == "process"

@@ -26,6 +26,11 @@ def task_name(handler: object, given: object) -> str:
         )
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise UsageError(f"{handler!r:.60} yields; a task returns its result, e.g. as a list")
+    if isinstance(handler, staticmethod) or _is_method(handler):
+        raise UsageError(
+            f"{getattr(handler, '__qualname__', handler)!s:.60} is a method, and a worker has no object to call it on;"
+            " a task is a function: write it at the top of the module"
+        )
     name = getattr(handler, "__name__", None) if given is None else given
     if name is None:
         raise UsageError(f"{handler!r:.60} has no name; give its task one: name=…")
@@ -34,6 +39,20 @@ def task_name(handler: object, given: object) -> str:
             f"{name!r:.60}: names that begin with {PREFIX!r} are the engine's own; choose another"
         )
     return str(name)
+
+
+def _is_method(handler: Any) -> bool:
+    """Whether it was defined in a class, to be called on an object. One that is bound to its object is as good as a function."""
+    place = getattr(handler, "__qualname__", "").rpartition(".")[0]
+    if not inspect.isfunction(handler) or not place or place.endswith("<locals>"):
+        return False
+    return next(iter(inspect.signature(handler).parameters), None) in ("self", "cls")
+
+
+def _has_address(handler: Any) -> bool:
+    """Whether another process finds it by its module and name: it does not find nested functions, lambdas and objects."""
+    place = getattr(handler, "__qualname__", "")
+    return inspect.isfunction(handler) and all(part.isidentifier() for part in place.split("."))
 
 
 def read_policy(name: str, handler: Callable[..., Any], options: Mapping[str, Any]) -> Policy:
@@ -53,6 +72,12 @@ def read_policy(name: str, handler: Callable[..., Any], options: Mapping[str, An
     if policy.execute == "thread" and is_async:
         raise UsageError(
             f"{name} is an async function, which runs on the loop; leave out execute=, or write it as a plain def"
+        )
+    if policy.execute == "process" and not _has_address(handler):
+        why = "" if options.get("execute") else ", as a plain def with a timeout does"
+        raise UsageError(
+            f"{name} runs in a process{why}, so it must be a function at the top of a module; move it there"
+            + ("" if is_async else ", or run it with execute='thread'")
         )
     if policy.topic is None and policy.encode is not None:
         raise UsageError(f"{name} has encode= and no topic=; say where its messages go")

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 from holdfast.domain.tracebacks import Raised
 from holdfast.engine.attempt_log import AttemptLog
 from holdfast.engine.tracebacks import carry, raised_of
-from holdfast.errors import UsageError
 from holdfast.signals import signal_when_parent_ends
 from holdfast.worker.listening import heard
 
@@ -71,8 +70,6 @@ class ProcessPool:
     async def take(self, task: Task[Any, Any], patience: float | None) -> _Child:
         """A child that is ready to run the handler. `NotReady` after *patience* seconds; it goes on becoming ready."""
         function = task.function
-        if "<locals>" in function.__qualname__:
-            raise UsageError(f"{task.name} runs in a process, so it must be defined at the top of a module")
         where = function.__module__, function.__qualname__
         child = self._pick(where)
         try:

@@ -1,0 +1,75 @@
+"""The main guard of a program whose tasks run in child processes: every child imports the program's main script again.
+
+Without a guard the child would do all that the script does: open the database, enqueue, run a worker of its own. Two
+checks keep it from that. `check_main` refuses to start a worker from an unguarded script. `check_import` refuses to
+open a store while a child is still importing.
+"""
+
+from __future__ import annotations
+
+import ast
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+from holdfast.errors import UsageError
+
+#: An `if` that asks for one of these knows whether the script runs or is imported.
+_GUARDS = frozenset({"__name__", "current_process"})
+
+
+def check_main() -> None:
+    """Raise `UsageError` if the main script is running, and the line that it is at has no main guard around it."""
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    line = None if main is None else _line_in(main.__dict__)
+    if path is None or line is None or _is_guarded(path, line):
+        return
+    raise UsageError(
+        f"{os.path.basename(path)} has tasks that run in child processes, and each child imports it again;"
+        ' put what it does under `if __name__ == "__main__":`'
+    )
+
+
+def check_import() -> None:
+    """Raise `UsageError` in a child process that is still importing the main script of its program."""
+    if getattr(
+        multiprocessing.current_process(), "_inheriting", False
+    ):  # what multiprocessing itself goes by
+        raise UsageError(
+            "a child process imports this script again, and must not do what it does;"
+            ' put that under `if __name__ == "__main__":`'
+        )
+
+
+def _line_in(module: dict[str, object]) -> int | None:
+    """Return the line that the body of this module is at, if the caller was called from there."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals is module and frame.f_code.co_name == "<module>":
+            return frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def _is_guarded(path: str, line: int) -> bool:
+    try:
+        with open(path, "rb") as source:
+            tree = ast.parse(source.read())
+    except (OSError, ValueError, SyntaxError):  # no source to look at: the child's own check has to do
+        return True
+    return any(
+        node.lineno <= line <= (node.end_lineno or line) and not _GUARDS.isdisjoint(_names(node.test))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If)
+    )
+
+
+def _names(test: ast.expr) -> Iterator[str]:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
