@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -23,6 +24,7 @@ from holdfast.testing import (
     drain,
     drain_sync,
 )
+from holdfast.worker.processes import COLD_START
 
 pytestmark = pytest.mark.anyio
 
@@ -301,6 +303,84 @@ async def test_a_job_may_wait_for_another_when_there_is_room_for_both(holdfast_m
     await parent.enqueue(1)
     assert (await drain(app, concurrency=2)).completed == 2
     assert_completed(app, parent, result=20)
+
+
+async def test_jobs_that_wait_for_each_other_end_a_drain_with_the_way_out(holdfast_memory: InMemory) -> None:
+    app = holdfast_memory(Holdfast())
+
+    @app.task
+    async def child(n: int) -> int:
+        return n + 1
+
+    @app.task
+    async def parent(n: int) -> int:
+        return int(await (await child.enqueue(n)).result(timeout="1h")) * 10
+
+    for n in range(3):
+        await parent.enqueue(n)
+    async with asyncio.timeout(20):
+        with pytest.raises(UsageError, match=r"drain runs 2 at a time, .* drain\(app, concurrency=3\)"):
+            await drain(app, concurrency=2)
+    assert_completed(app, parent, count=0)
+    await drain(app, concurrency=4)
+    assert_completed(app, parent, count=3)
+
+
+async def test_the_timeout_of_a_wait_ends_it_on_a_clock_that_nobody_moves(holdfast_memory: InMemory) -> None:
+    app = holdfast_memory(Holdfast())
+
+    @app.task(queue="elsewhere")
+    async def child() -> None: ...
+
+    @app.task(retry=Retry(2, base="1m"))
+    async def parent() -> None:
+        await (await child.enqueue()).result(timeout="30ms")
+
+    async with asyncio.timeout(20):
+        with pytest.raises(TimeoutError, match="is still queued after 30ms"):
+            await (await child.enqueue()).result(timeout="30ms")
+        await parent.enqueue()
+        done = await drain(app, queues=["default"], advance=True)
+    assert (done.attempts, done.retried, done.failed) == (2, 1, 1)
+    assert [type(error) for error in done.errors] == [TimeoutError, TimeoutError]
+
+
+async def test_a_wait_ends_when_the_clock_is_moved_by_hand(
+    holdfast_memory: InMemory, holdfast_clock: ManualClock
+) -> None:
+    app = holdfast_memory(Holdfast())
+    handle = await app.task(name="child")(_nothing).enqueue()
+    waiting = asyncio.create_task(handle.result(timeout="1h"))
+    await asyncio.sleep(0)
+    holdfast_clock.advance("1h")
+    async with asyncio.timeout(20):
+        with pytest.raises(TimeoutError, match="is still queued after 1h"):
+            await waiting
+
+
+@pytest.mark.parametrize("advance", [False, True])
+async def test_a_child_process_that_is_slow_to_import_is_waited_for(
+    holdfast_memory: InMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, advance: bool
+) -> None:  # E41 E48
+    (tmp_path / "slow_to_import.py").write_text(
+        "import multiprocessing, time\n"
+        "if multiprocessing.parent_process() is not None:\n"
+        f"    time.sleep({COLD_START + 0.5})\n"
+        "def double(n: int) -> int:\n"
+        "    return 2 * n\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    app = holdfast_memory(Holdfast())
+    double = app.task(timeout="10s")(importlib.import_module("slow_to_import").double)
+    assert double.policy.execute == "process"
+    await double.enqueue(21)
+    async with asyncio.timeout(60):
+        done = await drain(app, advance=advance)
+    assert (done.attempts, done.completed, done.released) == (1, 1, 0)
+    assert_completed(app, double, result=42)
+
+
+async def _nothing() -> None: ...
 
 
 async def test_ends_that_are_not_settlements_are_seen_too(holdfast_memory: InMemory) -> None:

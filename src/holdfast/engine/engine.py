@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -195,16 +196,23 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
 
     # -- looking ----------------------------------------------------------------------------------------------------
     async def wait(self, job_id: str, timeout: Duration | None = None) -> JobRow:
-        """The row of the job once it has ended; `TimeoutError` when that takes longer than *timeout*."""
+        """Return the row of the job once it has ended; `TimeoutError` when that takes longer than *timeout*.
+
+        On a clock that is moved by hand, time that really passes counts too: without it nothing might ever end the wait.
+        """
         limit = optional(timeout)
         until = None if limit is None else self.clock.monotonic() + limit.total_seconds()
+        loop = asyncio.get_running_loop()
+        really = None if limit is None else loop.time() + limit.total_seconds()
         with Awaited(named(job_id)) as awaited:
             while True:
                 row = await self.job(job_id)
                 if row.state in FINISHED:
                     return row
                 awaited.seen(row, self.clock.now())
-                left = 1.0 if until is None else until - self.clock.monotonic()
+                left = 1.0
+                if until is not None and really is not None:
+                    left = min(until - self.clock.monotonic(), really - loop.time())
                 if left <= 0:
                     raise TimeoutError(f"job {job_id} is still {row.state} after {timeout}")
                 await self.store.wait_for_end(row.id, min(left, 1.0))

@@ -30,6 +30,8 @@ from holdfast.worker.worker import Worker
 
 #: A worker on a manual clock lives as long as its drain, however far the clock is moved meanwhile.
 _ALWAYS = timedelta(days=36_500)
+#: How often a drain looks whether its handlers wait for each other, in real seconds, and how often in a row it must see it.
+LOOK_EVERY, LOOKS = 0.05, 5
 
 
 @dataclass(slots=True)
@@ -86,6 +88,7 @@ async def drain(
                 concurrency=concurrency,
                 middleware=[_keep_errors(done.errors), *app._middleware],
                 resources=resources,
+                cold_start=None,  # a job that is given back would find no process the next time either
             )
 
         while True:
@@ -148,6 +151,7 @@ class _WatchedStore:
         self.done = Drained()
         self._worker: Worker | None = None
         self._session: Session | None = None
+        self._deadlock: UsageError | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -155,8 +159,29 @@ class _WatchedStore:
     async def round(self, worker: Worker) -> int:
         """Let *worker* work until nothing is in line; how many attempts it began."""
         before, self._worker = self.left, worker
-        await worker.run()
+        watching = asyncio.create_task(self._end_deadlock(worker)) if self.still else None
+        try:
+            await worker.run()
+        finally:
+            if watching is not None:
+                watching.cancel()
+        if self._deadlock is not None:
+            raise self._deadlock
         return before - self.left
+
+    async def _end_deadlock(self, worker: Worker) -> None:
+        """Send the worker home when its handlers wait for jobs that only this worker could run, and hold all of its slots."""
+        looks, waiting = 0, worker.awaited()
+        while looks < LOOKS:
+            await asyncio.sleep(LOOK_EVERY)
+            waiting = worker.awaited()
+            looks = looks + 1 if waiting else 0
+        self._deadlock = UsageError(
+            f"drain runs {len(waiting)} at a time, and so many handlers wait for queued jobs ({waiting[0]}), so none can"
+            f" start; give it room: drain(app, concurrency={len(waiting) + 1})"
+        )
+        worker.stop()
+        worker.stop()  # at once
 
     async def open_session(
         self, worker: str, ttl: timedelta, queues: Collection[str] | None = None

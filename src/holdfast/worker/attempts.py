@@ -25,7 +25,7 @@ from holdfast.engine.tasks import Task
 from holdfast.engine.tracebacks import traced
 from holdfast.errors import DependencyHeld, LeaseLost, PayloadError, Snooze
 from holdfast.logs import Log
-from holdfast.worker.processes import COLD_START, NotReady, ProcessPool
+from holdfast.worker.processes import NotReady, ProcessPool
 
 #: A middleware wraps every attempt: it is given the job and the way on, and returns what the way on returned.
 Middleware = Callable[[Job, Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -77,10 +77,15 @@ class Executors:
     """The three ways to run a handler."""
 
     def __init__(
-        self, engine: Engine, threads: Executor, processes: ProcessPool, middleware: list[Middleware]
+        self,
+        engine: Engine,
+        threads: Executor,
+        processes: ProcessPool,
+        middleware: list[Middleware],
+        cold_start: float | None,
     ) -> None:
         self._engine, self._threads, self._processes = engine, threads, processes
-        self._middleware = middleware
+        self._middleware, self._cold_start = middleware, cold_start
         self._limit = engine.settings.result_limit
         self._pid = os.getpid()
 
@@ -101,7 +106,9 @@ class Executors:
                 kwargs["job"] = running.job
             run_as(running.job)
             if task.policy.execute == "process":
-                running.child = await self._processes.take(task, COLD_START if claimed.timeout else None)
+                running.child = await self._processes.take(
+                    task, self._cold_start if claimed.timeout else None
+                )
             if claimed.timeout is not None:
                 timer = asyncio.get_running_loop().call_later(
                     claimed.timeout.total_seconds(), running.end, "timeout"

@@ -35,7 +35,7 @@ class Waiting:
 
     async def look(self, session: Session) -> None:
         """Report a change to the store, which is rare; called about once a second."""
-        awaited = self._awaited()
+        awaited = self.awaited()
         seen, self._seen = self._seen, len(awaited)
         handlers = len(awaited) if seen else 0
         if self._reported == (session, handlers) or (not handlers and self._reported[0] is not session):
@@ -46,7 +46,7 @@ class Waiting:
             self._logged = True
             log.warning("worker.deadlocked", slots=handlers, waits_for=awaited[0], hint=HINT)
 
-    def _awaited(self) -> list[JobId]:
+    def awaited(self) -> list[JobId]:
         """Return a queued job for each handler, if all slots are held by handlers that wait for one; else none."""
         found = [
             job_id

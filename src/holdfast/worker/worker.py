@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.job import Claimed
+from holdfast.domain.job import Claimed, JobId
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.context import Job
 from holdfast.engine.engine import Engine
@@ -23,7 +23,7 @@ from holdfast.worker.brokered import Brokered
 from holdfast.worker.claiming import Claiming
 from holdfast.worker.dependencies import BEAT_EVERY, Dependencies
 from holdfast.worker.listening import listening
-from holdfast.worker.processes import ProcessPool
+from holdfast.worker.processes import COLD_START, ProcessPool
 from holdfast.worker.serving import Serving
 from holdfast.worker.settler import Settler
 from holdfast.worker.sizing import Slots
@@ -41,7 +41,10 @@ LAST_CLOSE, SPARE = 1.0, 0.5
 
 
 class Worker:
-    """One worker process. `run()` returns when `stop()` was called and everything is settled or given back."""
+    """One worker process. `run()` returns when `stop()` was called and everything is settled or given back.
+
+    *cold_start* is how long an attempt with a hard timeout waits for its child process before its job is given back.
+    """
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class Worker:
         middleware: Sequence[Middleware] = (),
         resources: Any = None,
         until_idle: bool = False,
+        cold_start: float | None = COLD_START,
     ) -> None:
         settings = engine.settings
         self._engine = engine
@@ -73,7 +77,7 @@ class Worker:
         self._dependencies = Dependencies(engine, self._ring)
         self._under_way = UnderWay(
             engine,
-            Executors(engine, pool, self._processes, list(middleware)),
+            Executors(engine, pool, self._processes, list(middleware), cold_start),
             self._settler,
             self._dependencies,
             self._slots,
@@ -108,6 +112,10 @@ class Worker:
     def attempt_of(self, task: asyncio.Task[Any] | None) -> tuple[Job, Callable[..., Any]] | None:
         """Return the job whose attempt runs in this *task*, and its handler. Any thread may ask."""
         return self._under_way.attempt_of(task)
+
+    def awaited(self) -> list[JobId]:
+        """Return the queued jobs that its handlers wait for, if they hold all slots; else none."""
+        return self._waiting.awaited()
 
     def stop(self) -> None:
         """Stop claiming and let what runs finish within the grace; a second call ends at once, safely."""
