@@ -47,6 +47,12 @@ def current_job() -> Job:
         raise UsageError("current_job() was called outside of a handler") from None
 
 
+def job_of(task: Any) -> Job | None:
+    """Return the job that an asyncio *task* works for, also where its handler has started the task. Python 3.11 cannot tell."""
+    context = getattr(task, "get_context", None)
+    return None if context is None else context().get(_current)
+
+
 def current_log() -> AttemptLog | None:
     """Where the lines go that are said now, if a handler says them."""
     job = _current.get(None)

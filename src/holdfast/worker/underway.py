@@ -12,7 +12,7 @@ from holdfast.domain.guard import Call
 from holdfast.domain.job import Claimed, Lease, Settlement
 from holdfast.domain.verdict import Bury, Complete, RetryAfter, Verdict
 from holdfast.engine.attempt_log import AttemptLog
-from holdfast.engine.context import Job
+from holdfast.engine.context import Job, job_of
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Answer
 from holdfast.logs import Log
@@ -165,11 +165,10 @@ class UnderWay:
         self._freed()
 
     def attempt_of(self, task: asyncio.Task[Any] | None) -> tuple[Job, Callable[..., Any]] | None:
-        """Return the job whose attempt runs in this *task*, and its handler. Any thread may ask."""
-        for running in list(self.running.values()):
-            if running.task is task:
-                return running.job, self._engine.tasks[running.job.task].function
-        return None
+        """Return the job that this *task* works for, and its handler. Any thread may ask."""
+        own = [running.job for running in list(self.running.values()) if running.task is task]
+        job = own[0] if own else job_of(task)
+        return None if job is None else (job, self._engine.tasks[job.task].function)
 
     # -- ending -----------------------------------------------------------------------------------------------------------
     def end_all(self, why: str) -> None:

@@ -52,9 +52,8 @@ class Watchdog:
                 self._loop.call_soon_threadsafe(self._turned.set)
             except RuntimeError:  # the loop was closed
                 return
-            if not self._turned.wait(ANSWER_WITHIN):
+            while not self._turned.wait(ANSWER_WITHIN):  # one may follow another without a turn of the loop
                 self._look()
-                self._turned.wait()
 
     def _look(self) -> None:
         found = self._attempt(asyncio.current_task(self._loop))

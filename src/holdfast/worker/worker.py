@@ -110,7 +110,7 @@ class Worker:
         return self._tenure.name
 
     def attempt_of(self, task: asyncio.Task[Any] | None) -> tuple[Job, Callable[..., Any]] | None:
-        """Return the job whose attempt runs in this *task*, and its handler. Any thread may ask."""
+        """Return the job that this *task* works for, and its handler. Any thread may ask."""
         return self._under_way.attempt_of(task)
 
     def awaited(self) -> list[JobId]:
@@ -179,8 +179,8 @@ class Worker:
             if session is None:
                 continue
             try:
-                await self._waiting.look(session)
                 await self._dependencies.tend(session)
+                await self._waiting.look(session)
             except StoreError as error:
                 log.info("dependencies.waits", reason=str(error))
             except Exception:  # a bug of ours must not end the watch

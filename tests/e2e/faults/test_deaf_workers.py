@@ -56,13 +56,16 @@ async def test_workers_under_a_parent_end_with_it(sqlite_site: Site, how: str) -
     await ran_elsewhere(site, job_id)
 
 
-@pytest.mark.parametrize("options", [(), ("--processes", "2")])
-async def test_up_ends_as_a_worker_does(sqlite_site: Site, options: tuple[str, ...]) -> None:  # E31
+@pytest.mark.parametrize(
+    ("how", "options"), [("Python", ()), ("a regular expression", ()), ("C", ("--processes", "2"))]
+)
+async def test_up_ends_as_a_worker_does(sqlite_site: Site, how: str, options: tuple[str, ...]) -> None:  # E31
     site = sqlite_site
-    job_id, worker, _ = await held(site, "Python", *options, command="up")
+    job_id, worker, pid = await held(site, how, *options, command="up")
     worker.signal(signal.SIGINT)
     assert await worker.ended() == 1
-    assert ENDED in worker.log
+    assert not alive(pid)
+    assert (ENDED in worker.log) == (how != "C")
     await ran_elsewhere(site, job_id)
 
 

@@ -1,0 +1,86 @@
+"""What holds the event loop is named: its task, its job and its line."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.worker import watchdog
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(watchdog, "ASK_EVERY", 0.01)
+    monkeypatch.setattr(watchdog, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(watchdog, "BENEFIT", 0.1)
+    caplog.set_level(logging.INFO, "holdfast")
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line.getMessage() for line in caplog.records if line.getMessage().startswith("loop.blocked")]
+
+
+async def hold(app: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
+    """Hold the loop until somebody has said so. The handler's own thread waits for that, so no time has to be guessed."""
+    before, until = len(told(caplog)), time.monotonic() + 20
+    while len(told(caplog)) == before and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+async def test_a_handler_that_holds_the_loop_is_named_once_with_its_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # E63
+    async with Holdfast("memory://", poll="20ms") as app:
+
+        @app.task
+        async def convert() -> None:
+            await hold(app, caplog)
+
+        @app.task
+        async def other() -> None:
+            await hold(app, caplog)
+
+        handles = [await convert.enqueue(), await other.enqueue()]
+        await app.run_worker(until_idle=True)
+        ids = [handle.id for handle in handles]
+    first, second = told(caplog)
+    assert f"task=convert job_id={ids[0]}" in first
+    assert f"task=other job_id={ids[1]}" in second
+    assert "test_watchdog.py:" in first
+    assert " in hold " in first
+
+
+async def test_what_a_handler_started_is_named_after_it_where_python_can_tell(
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # E63
+    async with Holdfast("memory://", poll="20ms") as app:
+
+        @app.task
+        async def convert() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(hold(app, caplog))
+
+        await convert.enqueue()
+        await app.run_worker(until_idle=True)
+    [line] = told(caplog)
+    assert ("task=convert" in line) == (sys.version_info >= (3, 12))
+    assert "test_watchdog.py:" in line
+
+
+async def test_the_thread_ends_with_its_worker() -> None:
+    import threading
+
+    async with Holdfast("memory://", poll="20ms") as app:
+        app.task(name="nothing")(asyncio.sleep)
+        await app.run_worker(until_idle=True)
+    for thread in threading.enumerate():
+        if thread.name == "holdfast-watchdog":
+            thread.join(5)
+            assert not thread.is_alive()
