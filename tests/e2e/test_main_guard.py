@@ -39,11 +39,11 @@ def in_a_thread():
 """
 
 
-def run(folder: Path, ending: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, ending: str, *command: str) -> subprocess.CompletedProcess[str]:
     (folder / "program.py").write_text(f"{TASK}\n{ending}\n")
     ours = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     return subprocess.run(
-        [sys.executable, "program.py"],
+        [sys.executable, *(command or ("program.py",))],
         cwd=folder,
         env=ours,
         capture_output=True,
@@ -83,6 +83,19 @@ def test_a_script_with_a_main_guard_runs_its_task_once(tmp_path: Path, ending: s
     done = run(tmp_path, ending)
     assert (done.returncode, done.stdout) == (0, "result 3\n"), done.stderr
     assert stored(tmp_path) == 1
+
+
+def test_a_module_is_refused_as_a_script_is_and_a_package_needs_no_guard(tmp_path: Path) -> None:  # E41
+    done = run(tmp_path, "asyncio.run(main())", "-m", "program")
+    assert done.stderr.strip().splitlines()[-1].endswith(f"put what it does under `{GUARD}`")
+    assert stored(tmp_path) == 1
+    (tmp_path / "package").mkdir()  # children do not import its __main__.py
+    (tmp_path / "package" / "__main__.py").write_text(
+        "import asyncio, program\nasyncio.run(program.main())\n"
+    )
+    done = run(tmp_path, "", "-m", "package")
+    assert (done.returncode, done.stdout) == (0, "result 3\n"), done.stderr
+    assert stored(tmp_path) == 2
 
 
 def test_where_no_guard_is_seen_to_be_missing_the_child_stores_nothing(tmp_path: Path) -> None:  # E41

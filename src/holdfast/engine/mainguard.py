@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
-from types import FrameType
+from types import FrameType, ModuleType
 
 from holdfast.errors import UsageError
 
@@ -24,8 +24,10 @@ def check_main() -> None:
     """Raise `UsageError` if the main script is running, and the line that it is at has no main guard around it."""
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)
-    line = None if main is None else _line_in(main.__dict__)
-    if path is None or line is None or _is_guarded(path, line):
+    if main is None or path is None or _is_package(main):
+        return
+    line = _line_in(main.__dict__)
+    if line is None or _is_guarded(path, line):
         return
     raise UsageError(
         f"{os.path.basename(path)} has tasks that run in child processes, and each child imports it again;"
@@ -42,6 +44,11 @@ def check_import() -> None:
             "a child process imports this script again, and must not do what it does;"
             ' put that under `if __name__ == "__main__":`'
         )
+
+
+def _is_package(main: ModuleType) -> bool:
+    """Whether it is the `__main__.py` of `python -m package`, which children do not import."""
+    return getattr(main.__spec__, "name", "").endswith(".__main__")
 
 
 def _line_in(module: dict[str, object]) -> int | None:
