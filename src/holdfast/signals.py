@@ -34,7 +34,7 @@ class Deadline:
         self.is_final = False  #: whether the process must end although the worker has stopped
 
     def set(self, clock: Clock, seconds: float) -> None:
-        """End the process in so many *seconds*, unless that is to happen sooner."""
+        """End the process after *seconds*, unless it already ends sooner."""
         if (at := clock.monotonic() + seconds) < self._at:
             self._at = at
             with suppress(RuntimeError):  # no thread can be started; this may run in the middle of a handler
@@ -70,7 +70,7 @@ def stop_on_signals(
     """
     signals = 0
 
-    def told(_number: int, _frame: FrameType | None) -> None:
+    def arm(_number: int, _frame: FrameType | None) -> None:
         nonlocal signals
         signals += 1
         DEADLINE.set(clock, AFTER_GRACE + (grace if signals == 1 else 0.0))
@@ -81,7 +81,7 @@ def stop_on_signals(
         numbers.append(signal.SIGHUP)
     for number in numbers:
         _call(number, stop, stack)
-        signal.signal(number, told)  # the loop hears of it as before; this runs although the loop is held
+        signal.signal(number, arm)  # the loop still gets the signal; this runs although the loop is held
 
 
 def reload_on_signal(reload: Callable[[], object], stack: AsyncExitStack) -> None:

@@ -46,7 +46,7 @@ async def test_a_worker_whose_slots_all_wait_is_shown_as_such_while_it_lives(wor
     await world.store.report_waiting(second, 3)
     assert [worker.waiting for worker in await world.store.workers()] == [0, 3]
     await world.store.close_session(first)
-    await world.store.report_waiting(first, 10)  # too late: it brings nobody back
+    await world.store.report_waiting(first, 10)  # too late: a closed session stays closed
     assert [(worker.name, worker.waiting) for worker in await world.store.workers()] == [("second", 3)]
 
 

@@ -23,14 +23,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture)
     caplog.set_level(logging.INFO, "holdfast")
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line.getMessage() for line in caplog.records if line.getMessage().startswith("loop.blocked")]
 
 
 async def hold(app: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
-    """Hold the loop until somebody has said so. The handler's own thread waits for that, so no time has to be guessed."""
-    before, until = len(told(caplog)), time.monotonic() + 20
-    while len(told(caplog)) == before and time.monotonic() < until:
+    """Hold the loop until that was logged: no time has to be guessed."""
+    before, until = len(logged(caplog)), time.monotonic() + 20
+    while len(logged(caplog)) == before and time.monotonic() < until:
         time.sleep(0.01)
 
 
@@ -50,7 +50,7 @@ async def test_a_handler_that_holds_the_loop_is_named_once_with_its_line(
         handles = [await convert.enqueue(), await other.enqueue()]
         await app.run_worker(until_idle=True)
         ids = [handle.id for handle in handles]
-    first, second = told(caplog)
+    first, second = logged(caplog)
     assert f"task=convert job_id={ids[0]}" in first
     assert f"task=other job_id={ids[1]}" in second
     assert "test_watchdog.py:" in first
@@ -69,7 +69,7 @@ async def test_what_a_handler_started_is_named_after_it_where_python_can_tell(
 
         await convert.enqueue()
         await app.run_worker(until_idle=True)
-    [line] = told(caplog)
+    [line] = logged(caplog)
     assert ("task=convert" in line) == (sys.version_info >= (3, 12))
     assert "test_watchdog.py:" in line
 

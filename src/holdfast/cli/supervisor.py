@@ -52,8 +52,8 @@ def die_with_parent() -> None:
         sys.exit(OK)
 
 
-def tell_parent(seconds: float) -> None:
-    """In a child of a supervisor: tell the parent how long a stop may take here. It kills what takes longer."""
+def report_to_parent(seconds: float) -> None:
+    """Report to the supervisor, if there is one, how long a stop of this process may take. It kills what takes longer."""
     while _to_parent:
         with suppress(OSError), os.fdopen(_to_parent.pop(), "w") as pipe:
             pipe.write(str(seconds))
@@ -66,7 +66,7 @@ class _Slot:
     started: float = 0.0
     start_at: float = 0.0
     failures: int = 0
-    pipe: int | None = None  #: where the child tells how long its stop may take
+    pipe: int | None = None  #: where the child reports how long its stop may take
     kill_at: float = math.inf
     reloading: float | None = None  #: since when it has been told to end for a reload
     ended: int | None = field(default=None)  #: its last code, when it is not to be started again
@@ -132,13 +132,13 @@ class Supervisor:
 
     def _listen(self, slot: _Slot) -> float:
         """Return how long a stop of this child may take, which is asked once: a second signal does not wait for the grace.
-        A child that has not told yet has not begun to listen either, so it dies of the first one."""
+        A child that has not reported yet does not handle signals either, so the first one ends it."""
         if slot.pipe is None:
             return AFTER_GRACE
         with os.fdopen(slot.pipe, "rb", buffering=0) as pipe:
             slot.pipe = None
-            told = pipe.read(100)
-        return float(told) if told else AFTER_GRACE
+            report = pipe.read(100)
+        return float(report) if report else AFTER_GRACE
 
     def _start(self, slot: _Slot) -> None:
         slot.kill_at = math.inf

@@ -173,7 +173,7 @@ def _work(
 ) -> int:
     from holdfast import logs
     from holdfast.cli.serve import answering, run_loop
-    from holdfast.cli.supervisor import tell_parent
+    from holdfast.cli.supervisor import report_to_parent
     from holdfast.signals import AFTER_GRACE, ends_in_time
 
     logs.configure(keep=True)
@@ -196,7 +196,7 @@ def _work(
             )
         _leave_tasks()  # here: the loop would wait for them before it ends
 
-    tell_parent(app.settings.grace.total_seconds() + AFTER_GRACE)
+    report_to_parent(app.settings.grace.total_seconds() + AFTER_GRACE)
     with ends_in_time():
         run_loop(work())
         _leave_threads()

@@ -210,7 +210,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         """End it; leases that are still open can be reclaimed at once."""
 
     async def report_waiting(self, session: Session, handlers: int) -> None:
-        """Record that all slots of this worker are held by so many *handlers* that wait for queued jobs; 0: they are not."""
+        """Record how many *handlers* wait for queued jobs and hold all slots of this worker; 0: a slot is free."""
 
     async def held(self, session: Session) -> set[Lease]:
         """The leases this session still holds: what is missing was cancelled, timed out or reclaimed."""

@@ -177,7 +177,7 @@ class _WatchedStore:
             waiting = worker.awaited()
             looks = looks + 1 if waiting else 0
         self._deadlock = UsageError(
-            f"drain runs {len(waiting)} at a time, and so many handlers wait for queued jobs ({waiting[0]}), so none can"
+            f"drain runs {len(waiting)} at a time, and all of them wait for queued jobs ({waiting[0]}), so none can"
             f" start; give it room: drain(app, concurrency={len(waiting) + 1})"
         )
         worker.stop()

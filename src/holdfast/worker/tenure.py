@@ -69,7 +69,7 @@ class Tenure:
         await self.begin()
 
     async def end(self, seconds: float) -> None:
-        """Give the session back to the store, which has so many *seconds* to answer."""
+        """Close the session; the store has *seconds* to answer."""
         if self._heartbeat is not None:
             self._heartbeat.stop(wait=seconds / 2)
         if self.session is not None:

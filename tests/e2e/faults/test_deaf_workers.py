@@ -1,4 +1,4 @@
-"""Handlers that hold the event loop, or the whole interpreter: a worker that is told to stop ends all the same."""
+"""Handlers that hold the event loop, or the whole interpreter: a worker that gets SIGTERM ends all the same."""
 
 from __future__ import annotations
 
