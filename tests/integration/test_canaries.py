@@ -187,12 +187,3 @@ def test_these_are_hidden_and_the_rest_is_left(words: str) -> None:  # E63
 )
 def test_ordinary_words_stay_as_they_are(words: str) -> None:  # E63
     assert redact_text(words) == words
-
-
-def test_hiding_takes_no_longer_for_a_text_made_to_take_long() -> None:  # E63
-    import time
-
-    for unit in ("http://a:", "http://", "x://", "a", "password", "eyJ", "?a=", "bearer "):
-        began = time.process_time()
-        redact_text(unit * (5000 // len(unit)))
-        assert time.process_time() - began < 0.5

@@ -1,0 +1,60 @@
+"""How the cost of a call grows with its input.
+
+Hardware counters of instructions are not to be had on virtual machines, so the processor time of this process stands for
+them. Noise only adds to it: the minimum of several runs is near the true cost, and a growth that is too large is measured again
+before it counts. Doubling an input doubles a linear cost and takes a quadratic one times four, so the two cannot be mistaken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T", str, bytes)
+
+#: What doubling the input may cost.
+MOST = 2.3
+#: Costs below this many seconds tell nothing; from the other on, the input is large enough.
+_TOO_SHORT, _LONG_ENOUGH = 0.001, 0.01
+_SMALLEST, _LARGEST = 4 << 10, 256 << 10
+_RUNS, _TRIES = 3, 6
+
+
+def growth(call: Callable[[T], object], make: Callable[[int], T]) -> float:
+    """Return how many times the cost of *call* grows when `make(size)` is twice as long, at its lowest of several tries.
+
+    Sizes are doubled until a call takes long enough to be measured, so that a quadratic one ends in time. A call that stays
+    short for 256 kB grows by 1.
+    """
+    size = _SMALLEST
+    while _cost(call, make(size), 1) < _LONG_ENOUGH:
+        size *= 2
+        if size > _LARGEST:
+            break
+    lowest = float("inf")
+    for _ in range(_TRIES):
+        half, whole = _cost(call, make(size // 2), _RUNS), _cost(call, make(size), _RUNS)
+        if whole < _TOO_SHORT:
+            return 1.0
+        lowest = min(lowest, whole / max(half, 1e-9))
+        if lowest <= MOST:
+            break
+    return lowest
+
+
+def repeated(unit: T, size: int, prefix: T, suffix: T) -> T:
+    """Return *unit* as often as it takes to fill *size*, between *prefix* and *suffix*."""
+    return prefix + unit * (size // len(unit) + 1) + suffix
+
+
+def _cost(call: Callable[[T], object], text: T, runs: int) -> float:
+    lowest = float("inf")
+    for _ in range(runs):
+        began = time.process_time()
+        try:
+            call(text)
+        except Exception:  # what a call refuses costs time too
+            pass
+        lowest = min(lowest, time.process_time() - began)
+    return lowest
