@@ -2,7 +2,8 @@
 
 Hardware counters of instructions are not to be had on virtual machines, so the processor time of this process stands for
 them. Noise only adds to it: the minimum of several runs is near the true cost, and a growth that is too large is measured again
-before it counts. Doubling an input doubles a linear cost and takes a quadratic one times four, so the two cannot be mistaken.
+before it counts. Doubling an input doubles a linear cost and takes a quadratic one times four; over three doublings, 8 and 64 times
+cannot be mistaken for each other.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ T = TypeVar("T", str, bytes)
 #: What doubling the input may cost.
 MOST = 2.3
 #: Costs below this many seconds tell nothing; from the other on, the input is large enough.
-_TOO_SHORT, _LONG_ENOUGH = 0.001, 0.01
-_SMALLEST, _LARGEST = 4 << 10, 256 << 10
-_RUNS, _TRIES = 3, 6
+_TOO_SHORT, _LONG_ENOUGH = 0.001, 0.015
+_SMALLEST, _LARGEST = 512, 256 << 10
+#: Inputs are compared over so many doublings: a quadratic cost grows 64 times as the input grows 8 times.
+_DOUBLINGS = 3
+_TRIES = 5
 
 
 def growth(call: Callable[[T], object], make: Callable[[int], T]) -> float:
@@ -27,17 +30,16 @@ def growth(call: Callable[[T], object], make: Callable[[int], T]) -> float:
     Sizes are doubled until a call takes long enough to be measured, so that a quadratic one ends in time. A call that stays
     short for 256 kB grows by 1.
     """
-    size = _SMALLEST
-    while _cost(call, make(size), 1) < _LONG_ENOUGH:
+    size = _SMALLEST << _DOUBLINGS
+    while _cost(call, make(size), 1) < _LONG_ENOUGH and size < _LARGEST:
         size *= 2
-        if size > _LARGEST:
-            break
+    small, large = make(size >> _DOUBLINGS), make(size)
     lowest = float("inf")
     for _ in range(_TRIES):
-        half, whole = _cost(call, make(size // 2), _RUNS), _cost(call, make(size), _RUNS)
-        if whole < _TOO_SHORT:
+        least, most = _cost(call, small, 5), _cost(call, large, 2)
+        if most < _TOO_SHORT:
             return 1.0
-        lowest = min(lowest, whole / max(half, 1e-9))
+        lowest = min(lowest, (most / max(least, 1e-9)) ** (1 / _DOUBLINGS))
         if lowest <= MOST:
             break
     return lowest

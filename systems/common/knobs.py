@@ -44,7 +44,7 @@ def amount(most: float) -> Reader:
 
 
 def share(variable: str, text: str) -> float:
-    if not re.fullmatch(r"[0-9]*\.?[0-9]+", text) or not 0 < float(text) <= 1:
+    if not re.fullmatch(r"[0-9]{0,9}\.?[0-9]{1,20}", text) or not 0 < float(text) <= 1:
         raise UsageError(f"{variable} is {text[:40]!r}; it is a share above 0 and at most 1, e.g. 0.5")
     return float(text)
 

@@ -46,9 +46,9 @@ def _labelled(name: str, wanted: Mapping[str, Any], document: str) -> Any:
         words = [re.escape(word) for word in label.split()[:8]]
         if words and words[-1].lower() in ("number", "no"):
             words[-1] = _NUMBER_WORDS
-        pattern = rf"^[ \t>*-]*{r'[ _-]*'.join(words)}[ \t]*[:=#][ \t]*(.+?)[ \t]*$"
+        pattern = rf"^[ \t>*-]*{r'[ _-]*'.join(words)}[ \t]*[:=#][ \t]*(.+)$"
         if said := re.search(pattern, document[:1_000_000], re.IGNORECASE | re.MULTILINE):
-            return _read(wanted, said[1])
+            return _read(wanted, said[1].rstrip(" \t"))
     return None
 
 
@@ -69,7 +69,7 @@ def _date(text: str) -> str:
     """As ISO 8601 has it, from "3 May 2026", "May 3, 2026" or itself; anything else stays as it is."""
     if spelled := re.search(r"(\d{1,2})\.? ([A-Za-z]{3})[a-z]* (\d{4})", text):
         day, month, year = spelled.groups()
-    elif spelled := re.search(r"([A-Za-z]{3})[a-z]* (\d{1,2}), (\d{4})", text):
+    elif spelled := re.search(r"(?<![a-z])([A-Za-z]{3})[a-z]*+ (\d{1,2}), (\d{4})", text):
         month, day, year = spelled.groups()
     else:
         return text

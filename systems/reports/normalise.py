@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 _THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 #: A string, closed or not, or a comma behind a value and before a bracket. Each character is looked at once.
-_COMMAS = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\Z))|(?<=[\w"}\]])(\s*+),(?=\s*+[}\]])', re.DOTALL)
+_COMMAS = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\\?\Z))|(?<=[\w"}\]])(\s*+),(?=\s*+[}\]])', re.DOTALL)
 #: Places in a text at which a value is looked for; a text with more is no report.
 _MOST_PLACES = 50
 _DEEPEST = 64

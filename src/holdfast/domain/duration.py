@@ -22,6 +22,8 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)", re.ASCII)
 #: "1h 30m" has spaces between its words; "1 30m" has one inside a number, and nobody can say what it means.
 _SPLIT_NUMBER = re.compile(r"[\d.] +[\d.]")
 _LONGEST = timedelta(days=36_500)
+#: Characters of a text that is read at all, and of one that an error shows.
+_MOST_READ, _MOST_SHOWN = 60, 80
 
 
 def duration(value: Duration) -> timedelta:
@@ -33,23 +35,36 @@ def duration(value: Duration) -> timedelta:
     elif isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 3.2e9:
         span = timedelta(seconds=value)
     else:
-        raise UsageError(f'{value!r} is not a duration; write "30s", "1h30m" or a timedelta')
+        raise UsageError(f'{_shown(value)} is not a duration; write "30s", "1h30m" or a timedelta')
     if not timedelta() <= span <= _LONGEST:
-        raise UsageError(f"{value!r} is out of range; a duration is 0 to 100 years")
+        raise UsageError(f"{_shown(value)} is out of range; a duration is 0 to 100 years")
     return span
 
 
+def _shown(value: object) -> str:
+    """The beginning of *value*: it may be long, and a number of thousands of digits cannot be written at all."""
+    if isinstance(value, int) and abs(value) >= 10**20:
+        return "a number of more than 20 digits"
+    if isinstance(value, str):
+        return repr(value[:_MOST_SHOWN]) + "…" * (len(value) > _MOST_SHOWN)
+    return f"{value!r:.{_MOST_SHOWN}}"
+
+
 def _parse(text: str) -> timedelta:
+    if len(text) > _MOST_READ:
+        raise UsageError(
+            f"{_shown(text)} has {len(text):,} characters; a duration is written in at most {_MOST_READ}"
+        )
     packed = "" if _SPLIT_NUMBER.search(text) else text.replace(" ", "")
     if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", packed, re.ASCII):
         return timedelta(seconds=float(packed))
     parts = _PART.findall(packed)
-    if not parts or "".join(number + unit for number, unit in parts) != packed or len(packed) > 60:
-        raise UsageError(f'{text!r} is not a duration; write "30s", "1h30m" or a timedelta')
+    if not parts or "".join(number + unit for number, unit in parts) != packed:
+        raise UsageError(f'{_shown(text)} is not a duration; write "30s", "1h30m" or a timedelta')
     try:
         return timedelta(microseconds=sum(round(float(number) * _UNITS[unit]) for number, unit in parts))
     except OverflowError:
-        raise UsageError(f"{text!r} is out of range; a duration is 0 to 100 years") from None
+        raise UsageError(f"{_shown(text)} is out of range; a duration is 0 to 100 years") from None
 
 
 def optional(value: Duration | None) -> timedelta | None:

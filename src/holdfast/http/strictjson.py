@@ -15,7 +15,8 @@ MOST = 50_000
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+#: A string, closed or not: one that is not closed reaches to the end, and is not looked for again from its next quote on.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 #: Behind an even number of backslashes, so that it is one. Written raw, NUL is no JSON at all.
 _ESCAPED_COLON = re.compile(rb"(?<!\\)(?:\\\\)*\\u003[aA]")
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")

@@ -23,7 +23,7 @@ _REFERENCES = re.compile(
 )
 _REFERENCE = re.compile(r"^(\[[^\]\s]{1,12}\]|\d{1,3}\.)\s*")
 _NAME = re.compile(r"^[^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){1,4}$")
-_MARKS = re.compile(r"[\d*†‡§¶,]+$")
+_MARKS = re.compile(r"(?<![\d*†‡§¶,])[\d*†‡§¶,]++$")
 #: The share of a page's height at its upper and lower edge where running heads and page numbers stand.
 _EDGE = 0.08
 

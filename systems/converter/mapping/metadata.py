@@ -68,5 +68,5 @@ def clean(text: str) -> str:
 
 def split_names(text: str) -> tuple[str, ...]:
     """The names in a list of them, as people write it."""
-    parts = re.split(r"\s*(?:[;,·]|\band\b|\bund\b|&)\s*", text)
+    parts = re.split(r"[;,·&]|\band\b|\bund\b", text)
     return tuple(name for part in parts if (name := part.strip()))

@@ -32,7 +32,7 @@ log = Log("screenshots.browser")
 _CLOSE_SECONDS = 5.0
 #: A page that goes elsewhere right after its load is followed so many times.
 _HOPS = 5
-_ADDRESS = re.compile(r"[a-z-]+://\S+", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?<![a-z-])[a-z-]++://\S+", re.IGNORECASE)
 _TROUBLES = {Trouble.BLOCKED: Code.TARGET_NOT_ALLOWED, Trouble.TOO_MUCH: Code.PAGE_TOO_LARGE}
 #: Chromium's words → ours. What is not here could not be reached.
 _WORDS = (

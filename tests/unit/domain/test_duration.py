@@ -134,3 +134,17 @@ def test_none_is_no_duration() -> None:
 )
 def test_a_spelling_is_short(span: timedelta, spelled: str) -> None:
     assert spell(span) == spelled
+
+
+_LONG: dict[str, str | int] = {
+    "digits": "1" * 200_000, "units": "1s" * 100_000, "spaces": " " * 200_000, "numbers": "1 " * 100_000,
+    "an int": 10**5000, "a negative int": -(10**5000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _LONG)
+def test_a_value_of_any_length_is_refused_in_one_short_sentence(name: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        duration(_LONG[name])
+    assert "a duration" in str(refused.value)
+    assert len(str(refused.value)) < 200
