@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.errors import StoreError, UsageError
+from holdfast.printable import printable, printable_lines
 from holdfast.redaction import redacted
 
 __all__ = ["Log", "configure"]
@@ -223,21 +224,25 @@ def as_json(facts: Facts) -> str:
 
 
 def as_text(facts: Facts) -> str:
-    """`2026-01-31T09:30:00.000000Z [info     ] job.failed   job_id=… attempt=2`, and a traceback below it.
+    """`2026-01-31T09:30:00.000000Z [info     ] job.failed   job_id=… attempt=2`, and a traceback below it, indented.
 
-    Facts that are None are left out: only programs need them.
+    Facts that are None are left out: only programs need them. What handlers and others say makes no line of its own and
+    reaches no terminal as it is: line ends and control characters are escaped, and only our own lines begin at the margin.
     """
     rest = dict(facts)
-    at, level, event = rest.pop("timestamp", ""), str(rest.pop("level", "")), rest.pop("event", "")
-    traces = rest.pop("exception", None), rest.pop("traceback", None)
-    said = " ".join(f"{name}={_word(value)}" for name, value in rest.items() if value is not None)
+    at, level, event = (printable(str(rest.pop(name, ""))) for name in ("timestamp", "level", "event"))
+    traces = [str(trace) for trace in (rest.pop("exception", None), rest.pop("traceback", None)) if trace]
+    said = " ".join(
+        f"{printable(str(name))}={_word(value)}" for name, value in rest.items() if value is not None
+    )
     if sys.stderr.isatty():
         line = f"{_DIM}{at}{_PLAIN} {_COLOURS.get(level, '')}[{level:9}]{_PLAIN} {_BOLD}{event:<30}{_PLAIN} {said}"
     else:
         line = f"{at} [{level:9}] {event:<30} {said}"
-    return "\n".join([line.rstrip(), *(str(trace) for trace in traces if trace)])
+    below = [f"  {line}".rstrip() for trace in traces for line in printable_lines(trace)]
+    return "\n".join([line.rstrip(), *below])
 
 
 def _word(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
-    return text if text and not any(sign.isspace() for sign in text) else repr(text)
+    return text if text and text.isprintable() and " " not in text else repr(text)

@@ -122,6 +122,77 @@ def test_the_console_is_for_people(log: Any, monkeypatch: pytest.MonkeyPatch, ca
     assert text.count("\n") == 1
 
 
+_FORGED = "2026-01-01T00:00:00.000000Z [info     ] job.completed                  job_id=forged"
+_SIGNS = [
+    "\n",
+    "\r\n",
+    "\r",
+    "\x0b",
+    "\x0c",
+    "\x1b[2J",
+    "\x9b2J",
+    "\x85",
+    "\u2028",
+    "\u202e",
+    "\x00",
+    "\x7f",
+    "\x1c",
+]
+
+
+@pytest.mark.parametrize("sign", _SIGNS, ids=repr)
+@pytest.mark.parametrize("where", ["event", "fact", "name", "object", "list", "exception", "cause"])
+def test_foreign_text_makes_no_line_on_the_console_and_reaches_no_terminal(
+    log: Any, sign: str, where: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:  # E63
+    monkeypatch.setenv("HOLDFAST_LOG", "console")
+    logs.configure()
+    text = f"x{sign}{_FORGED}{sign}"
+
+    class Shown:
+        def __repr__(self) -> str:
+            return text
+
+    match where:
+        case "event":
+            log.info(text)
+        case "fact":
+            log.info("said", what=text, short=sign)
+        case "name":
+            log.info("said", **{text: 1})
+        case "object":
+            log.info("said", what=Shown())
+        case "list":
+            log.info("said", what=[text, {"a": Shown()}])
+        case _:
+            try:
+                if where == "exception":
+                    raise ValueError(text)
+                raise RuntimeError("outer") from ValueError(text)
+            except (RuntimeError, ValueError):
+                log.exception("failed")
+    first, *below = capsys.readouterr().err.removesuffix("\n").split("\n")
+    assert first.isprintable()
+    assert first.startswith("20")
+    assert bool(below) is (where in ("exception", "cause"))
+    for line in below:  # a traceback has many lines, and none begins where ours do
+        assert line.isprintable()
+        assert line == "" or line.startswith("  ")
+
+
+def test_what_a_library_says_makes_no_line_either(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:  # E63
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setenv("HOLDFAST_LOG", "console")
+    logs.configure()
+    logging.getLogger("shop").warning("bought %s", f"x\n{_FORGED}\x1b[2J")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.removesuffix("\n").isprintable()
+    assert f"bought x\\n{_FORGED}\\x1b[2J" in said
+
+
 def test_the_level_is_chosen_by_the_environment(
     log: Any, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 from holdfast.cli.holding import ByOption, ForOption, ReasonOption
 from holdfast.cli.opening import ask
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, me
-from holdfast.cli.views import print_json
+from holdfast.cli.views import print_json, say
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.domain.breaker import Breaker
@@ -120,7 +120,7 @@ def open_(
     from holdfast.cli.tables import ago
 
     assert breaker.retry_at is not None
-    print(f"the breaker of {name} is open; trials begin {ago(breaker.retry_at)}")
+    say(f"the breaker of {name} is open; trials begin {ago(breaker.retry_at)}")
 
 
 @breakers.command()
@@ -137,4 +137,4 @@ def close(
     if as_json:
         print_json({"dependency": name, **breaker_view(breaker)})
     else:
-        print(f"the breaker of {name} is closed")
+        say(f"the breaker of {name} is closed")

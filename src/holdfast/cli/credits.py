@@ -10,7 +10,7 @@ import typer
 from holdfast.cli.exits import OK, PROBLEMS
 from holdfast.cli.opening import ask
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, me
-from holdfast.cli.views import print_json
+from holdfast.cli.views import print_json, say
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
@@ -82,7 +82,7 @@ def grant(
         print_json(_view(given))
         return
     ends = "" if given.expires_at is None else f" until {given.expires_at:%Y-%m-%d %H:%M} UTC"
-    print(f"{given.account} was given {given.amount} credits{ends}: grant {given.id}")
+    say(f"{given.account} was given {given.amount} credits{ends}: grant {given.id}")
 
 
 @credits.command()

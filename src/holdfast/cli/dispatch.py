@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from io import StringIO
 from typing import Any
 
 import typer
 from typer.main import get_command
 
 from holdfast.cli import COMMANDS
-from holdfast.cli.exits import INTERRUPTED, OK, complain
+from holdfast.cli.exits import INTERRUPTED, OK, complain, print_error
 from holdfast.errors import HoldfastError, UsageError
 
 
@@ -77,7 +78,9 @@ def _run_typer(command: typer.Typer, program: str, args: list[str]) -> int:
         # The parser's own errors (typer's vendored click, or click itself) print themselves with the usage line.
         if not (hasattr(error, "show") and hasattr(error, "exit_code")):
             raise
-        error.show()
+        said = StringIO()
+        error.show(file=said)
+        print_error(said.getvalue().rstrip())
         return int(error.exit_code)
     return answer if isinstance(answer, int) else OK
 

@@ -70,11 +70,18 @@ def exit_code(error: BaseException) -> int:
 
 def complain(error: BaseException) -> int:
     """Print it in one line, without secrets, and below it where the user's own code failed. Return the exit code."""
+    line = " ".join(str(error).split())
+    if line:
+        print_error(f"holdfast: {line}")
+    if isinstance(error, ImportFailed):
+        print_error(error.traceback)
+    return exit_code(error)
+
+
+def print_error(text: str) -> None:
+    """Print the lines of *text* on stderr, without secrets and without anything that a terminal would obey: arguments and
+    the words of others stand in it."""
+    from holdfast.printable import printable_lines
     from holdfast.redaction import redact_text
 
-    line = " ".join(redact_text(str(error)).split())
-    if line:
-        print(f"holdfast: {line}", file=sys.stderr)
-    if isinstance(error, ImportFailed):
-        print(error.traceback, file=sys.stderr)
-    return exit_code(error)
+    print("\n".join(printable_lines(redact_text(text))), file=sys.stderr)

@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli.opening import ask
 from holdfast.cli.options import me
-from holdfast.cli.views import print_json
+from holdfast.cli.views import print_json, say
 from holdfast.errors import Conflict
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
@@ -76,7 +76,7 @@ def pause(
         print_json(held_view(held))
     else:
         ends = "until it is resumed" if held.until is None else f"for {_left(held.until)}"
-        print(f"{kind} {name} is paused {ends}; what runs goes on")
+        say(f"{kind} {name} is paused {ends}; what runs goes on")
 
 
 def resume(app: str | None, url: str | None, kind: str, name: str, *, by: str | None, as_json: bool) -> None:
@@ -84,4 +84,4 @@ def resume(app: str | None, url: str | None, kind: str, name: str, *, by: str | 
     if as_json:
         print_json({"kind": kind, "name": name, "resumed": ended})
     else:
-        print(f"{kind} {name} goes on" if ended else f"{kind} {name} was not paused")
+        say(f"{kind} {name} goes on" if ended else f"{kind} {name} was not paused")

@@ -12,7 +12,7 @@ from holdfast.cli.filters import Where, filtered
 from holdfast.cli.opening import ask
 from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption, me
 from holdfast.cli.stuck import stuck, take_back
-from holdfast.cli.views import attempt_view, job_view, print_json, view
+from holdfast.cli.views import attempt_view, job_view, print_json, say, view
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
@@ -238,7 +238,7 @@ def retry(
             if as_json:
                 print_json({"id": job_id, "state": "queued", "place": place})
             else:
-                print(f"{job_id} is queued, number {place} in its line")
+                say(f"{job_id} is queued, number {place} in its line")
 
     ask(app, url, move)
 
@@ -259,7 +259,7 @@ def cancel(
             if as_json:
                 print_json({"id": job_id, "state": "cancelled"})
             else:
-                print(f"{job_id} is cancelled")
+                say(f"{job_id} is cancelled")
 
     ask(app, url, move)
 

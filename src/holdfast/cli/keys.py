@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli.opening import ask
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
-from holdfast.cli.views import print_json
+from holdfast.cli.views import print_json, say
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from datetime import datetime
@@ -113,7 +113,7 @@ def revoke(
 
     assert key.revoked_at is not None
     told = ago(key.revoked_at)
-    print(f"key {key.name} {f'ends {told}' if told.startswith('in ') else 'is revoked'}")
+    say(f"key {key.name} {f'ends {told}' if told.startswith('in ') else 'is revoked'}")
 
 
 @keys.command()

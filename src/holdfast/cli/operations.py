@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli.opening import ask
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, LimitOption, UrlOption
-from holdfast.cli.views import print_json, view
+from holdfast.cli.views import print_json, say, view
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.domain.operation import Operation
@@ -65,4 +65,4 @@ def cancel(
     if as_json:
         print_json(view(found))
     else:
-        print(f"operation {found.id} is {found.progress}: {_so_far(found)}")
+        say(f"operation {found.id} is {found.progress}: {_so_far(found)}")

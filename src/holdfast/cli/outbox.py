@@ -11,7 +11,7 @@ import typer
 from holdfast.cli.exits import OK
 from holdfast.cli.opening import ask, load_app, patiently
 from holdfast.cli.options import PLAIN, AppArgument, AppOption, JsonOption, LimitOption, UrlOption
-from holdfast.cli.views import print_json
+from holdfast.cli.views import print_json, say
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
@@ -177,7 +177,7 @@ def park(
         return await app.message(message_id)
 
     found = ask(app, url, move)
-    print_json(_view(found)) if as_json else print(f"{found.id} is parked: {found.error}")
+    print_json(_view(found)) if as_json else say(f"{found.id} is parked: {found.error}")
 
 
 @outbox.command()

@@ -11,7 +11,7 @@ from holdfast.cli.holding import pause as pause_scope
 from holdfast.cli.holding import resume as resume_scope
 from holdfast.cli.opening import ask
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
-from holdfast.cli.views import print_json
+from holdfast.cli.views import print_json, say
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
@@ -114,4 +114,4 @@ def forget(
     if as_json:
         print_json({"name": name, "forgotten": True})
     else:
-        print(f"schedule {name} is forgotten")
+        say(f"schedule {name} is forgotten")

@@ -68,6 +68,13 @@ def encode(value: Any) -> bytes:
     return msgspec.json.encode(value, enc_hook=str)
 
 
+def say(line: str) -> None:
+    """Print *line*, which may hold names and words of others: one line, and nothing that a terminal would obey."""
+    from holdfast.printable import printable
+
+    print(printable(line))
+
+
 def print_json(value: Any) -> None:
     text = encode(value)
     if sys.stdout.isatty():

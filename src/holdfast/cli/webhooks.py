@@ -10,7 +10,7 @@ import typer
 
 from holdfast.cli.opening import ask
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, me
-from holdfast.cli.views import print_json, view
+from holdfast.cli.views import print_json, say, view
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
@@ -162,7 +162,7 @@ def remove(
     if as_json:
         print_json({"id": webhook_id, "removed": True})
     else:
-        print(f"webhook {webhook_id} is removed")
+        say(f"webhook {webhook_id} is removed")
 
 
 @webhooks.command("test")
@@ -185,7 +185,7 @@ def send_test(
         print_json(view(row))
         return
     status = (row.result or {}).get("status") if isinstance(row.result, dict) else None
-    print(f"it answered {status}" if status else f"it was not delivered: {row.error_message}")
+    say(f"it answered {status}" if status else f"it was not delivered: {row.error_message}")
     if not status:
         raise typer.Exit(1)
 
