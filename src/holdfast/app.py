@@ -18,6 +18,7 @@ from holdfast.declaring import Declaring
 from holdfast.domain.job import Enqueued, JobId, NewJob
 from holdfast.domain.knobs import several, typed, whole
 from holdfast.domain.operation import Doing
+from holdfast.domain.urls import shown
 from holdfast.duties.dispatching import DISPATCH_EVERY as HAND_OUT_EVERY
 from holdfast.duties.dispatching import Dispatching as HandingOut
 from holdfast.duties.duties import Duties
@@ -31,7 +32,6 @@ from holdfast.engine.outboxstore import PublishesDirectly
 from holdfast.engine.policies.reloading import find
 from holdfast.engine.ports import Artefacts, Clock, RegistersLanes, Retention, Rng, Store
 from holdfast.engine.settings import Settings
-from holdfast.engine.transport import shown
 from holdfast.errors import UnknownTask, UsageError
 from holdfast.logs import Log
 from holdfast.portal import Portal, SyncVerbs

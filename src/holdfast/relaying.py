@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
+from holdfast.domain.urls import shown
 from holdfast.engine.calling import Calls
 from holdfast.engine.engine import Engine
 from holdfast.engine.settings import Settings
-from holdfast.engine.transport import Topic, shown
+from holdfast.engine.transport import Topic
 from holdfast.errors import UsageError
 from holdfast.relay.pauses import Pauses
 from holdfast.relay.relay import Relay

@@ -15,12 +15,13 @@ from functools import cache, partial
 from pathlib import Path
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from holdfast.credits.books import Books
 from holdfast.domain.addresses import networks
 from holdfast.domain.job import JobId
 from holdfast.domain.knobs import typed
+from holdfast.domain.urls import parts_of, scheme_of
 from holdfast.engine.calling import Calls
 from holdfast.engine.dispatch import Dispatch
 from holdfast.engine.errands import ErrandBooks
@@ -89,9 +90,11 @@ class SystemThreads:
 
 def http_probe(url: str) -> Callable[[], Awaitable[bool]]:
     """Asks a URL: whoever answers at all, and not that something is broken, is there."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError(f"probe is {url!r:.60}; it is a URL, http://… or https://…, or an async function")
+    parts = parts_of(url)
+    if parts is None or parts.scheme not in ("http", "https") or not parts.netloc:
+        raise UsageError(
+            f"probe is {scheme_of(url)!r}:…, which cannot be called; it is a URL, http://… or https://…, or an async function"
+        )
 
     async def ask() -> bool:
         import httpx2
@@ -150,7 +153,9 @@ def make_transport(
 
 def make_dispatch(address: str, name: str, clock: Clock) -> Dispatch:
     """The broker that *address* names, for the store of this *name*; drivers are imported only when they are asked for."""
-    scheme, _, _ = address.partition("://")
+    scheme = scheme_of(address)
+    if parts_of(address) is None:
+        raise _unreadable(scheme)
     try:
         match scheme:
             case "memory":
@@ -168,10 +173,14 @@ def make_dispatch(address: str, name: str, clock: Clock) -> Dispatch:
     except ModuleNotFoundError as error:
         raise _no_driver(scheme, error) from None
     except ValueError:
-        raise UsageError(
-            f"dispatch: the address after {scheme}:// cannot be read; check host and port"
-        ) from None
-    raise UsageError(f"dispatch: {scheme[:20]!r} hands out no jobs; use redis://… or amqp://…")
+        raise _unreadable(scheme) from None
+    raise UsageError(f"dispatch: {scheme!r} hands out no jobs; use redis://… or amqp://…")
+
+
+def _unreadable(scheme: str) -> UsageError:
+    return UsageError(
+        f"dispatch: the address after {scheme}:// cannot be read; check host and port, and write %40 for an @ in a password"
+    )
 
 
 def thread_pool(size: int) -> Executor:
@@ -197,9 +206,8 @@ _STORES = ("memory:", "sqlite:", "postgresql:", "postgres:")
 
 def not_a_store(url: str) -> UsageError:
     """Name only the scheme: the rest of a URL may hold a password."""
-    scheme, _, rest = url.partition("://")
-    shown = scheme if rest else url[:20]
-    return UsageError(f"{shown!r} is not a store; use sqlite:///file.db, postgresql://… or memory://")
+    word = scheme_of(url) or ("it" if "@" in url else url[:20])
+    return UsageError(f"{word!r} is not a store; use sqlite:///file.db, postgresql://… or memory://")
 
 
 #: How many files are written, read or deleted at once.
@@ -216,8 +224,10 @@ def make_artefacts(place: str) -> Artefacts:
             return MemoryArtefacts()
         case "s3":
             bucket, _, prefix = rest.partition("/")
-            if not bucket:
-                raise UsageError("s3:// needs a bucket, e.g. artefacts='s3://my-bucket/results'")
+            if not bucket or "@" in rest:
+                raise UsageError(
+                    "s3:// needs a bucket, e.g. artefacts='s3://my-bucket/results'; keys are set as for any AWS client"
+                )
             try:
                 from holdfast.artefacts.s3 import S3Artefacts
             except ModuleNotFoundError as error:
@@ -227,7 +237,8 @@ def make_artefacts(place: str) -> Artefacts:
 
     folder = unquote(rest) if separator else place
     if separator and not folder.startswith("/"):
-        raise UsageError(f"file://{folder[:80]} is not a folder; write file:///path, or the path alone")
+        named = "this" if "@" in folder else f"file://{folder[:80]}"
+        raise UsageError(f"{named} is not a folder; write file:///path, or the path alone")
     return FileArtefacts(Path(folder), thread_pool(_HANDS))
 
 
@@ -272,7 +283,8 @@ def _file_of(url: str) -> str:
     if not path or path == ":memory:":
         raise UsageError("sqlite:// needs a file, e.g. sqlite:///holdfast.db; for tests use memory://")
     if options:
-        raise UsageError(f"sqlite:// has no options; drop ?{options[:40]} from the URL")
+        named = "what follows" if "@" in url else options[:40]
+        raise UsageError(f"sqlite:// has no options; drop ?{named} from the URL")
     return path
 
 

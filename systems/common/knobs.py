@@ -102,6 +102,8 @@ def server(*schemes: str) -> Reader:
         try:
             parts = urlsplit(text)
             known = parts.scheme in schemes and bool(parts.hostname)
+            # Another @ belongs into a password as %40: drivers would show what they take for host and port.
+            known = known and text.count("@") == parts.netloc.count("@") <= 1
             _ = parts.port
         except ValueError:
             known = False

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from holdfast import Holdfast, UsageError
 from holdfast.domain.outbox import Delivered, Delivery, Undelivered
-from holdfast.engine.transport import shown
+from holdfast.domain.urls import shown
 from tests.integration.endpoint import Message as Posted
 from tests.services.nats import NatsServer
 from tests.services.rabbitmq import RabbitMq

@@ -19,8 +19,8 @@ from aio_pika.connection import Connection, make_url
 from aio_pika.exceptions import AMQPError
 
 from holdfast.domain.job import JobId, Lane
+from holdfast.domain.urls import shown
 from holdfast.engine.dispatch import BrokerAway, Entry, Hint, Sizes, hint_of
-from holdfast.engine.transport import shown
 
 CONNECT_WITHIN = 3.0
 ANSWER_WITHIN = 5.0

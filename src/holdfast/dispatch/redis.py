@@ -20,8 +20,8 @@ from redis.exceptions import RedisError
 
 from holdfast.dispatch import scripts
 from holdfast.domain.job import JobId, Lane
+from holdfast.domain.urls import shown
 from holdfast.engine.dispatch import BrokerAway, Entry, Hint, Sizes, hint_of
-from holdfast.engine.transport import shown
 
 #: Short: while Redis is silent a worker waits for it, and then claims from the store.
 CONNECT_WITHIN = 1.0

@@ -20,6 +20,7 @@ from holdfast.domain.fingerprint import fingerprint
 from holdfast.domain.policy import Retry
 from holdfast.domain.verdict import Failure
 from holdfast.errors import Conflict, Fatal, InsufficientCredits, QuotaExceeded, Retryable, UsageError
+from holdfast.redaction import redact_text
 
 #: A user's own rule: answers a code, or what the handler should have raised, or None to leave it to the rules below.
 Rule = Callable[[BaseException], str | Retryable | Fatal | None]
@@ -198,7 +199,8 @@ def _text(error: BaseException) -> str:
 
 
 def _first_line(text: str) -> str:
-    line = text.strip().split("\n", 1)[0]
+    """The first line of *text*, cut. Secrets are hidden before: what is left of one that was cut cannot be told by its looks."""
+    line = redact_text(text.strip().split("\n", 1)[0])
     return line if len(line) <= 500 else line[:499] + "…"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.domain.addresses import networks
 from holdfast.domain.duration import duration
+from holdfast.domain.urls import scheme_of
 from holdfast.errors import UsageError
 
 #: Characters of the setting `secret`.
@@ -108,9 +109,8 @@ def _read(source: str, name: str, value: Any) -> Any:
     if name == "artefacts":
         place = str(value)
         if "://" in place and not place.startswith(PLACES):
-            shown = place.partition("://")[0]
             raise UsageError(
-                f"{source}: {shown!r} is no place to keep artefacts; use a folder, file:///… or s3://…"
+                f"{source}: {scheme_of(place)!r} is no place to keep artefacts; use a folder, file:///… or s3://…"
             )
         return place
     if name == "broker":
@@ -123,8 +123,9 @@ def _read(source: str, name: str, value: Any) -> Any:
         return str(value)
     if name == "dispatch":
         if not str(value).startswith(BROKERS):
-            shown = str(value).partition("://")[0][:20]
-            raise UsageError(f"{source}: {shown!r} hands out no jobs; use redis://… or amqp://…")
+            raise UsageError(
+                f"{source}: {scheme_of(str(value))!r} hands out no jobs; use redis://… or amqp://…"
+            )
         return str(value)
     if name == "outbound_allow":
         try:

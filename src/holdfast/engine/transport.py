@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from holdfast.domain.outbox import Delivery, Message, TopicPolicy
 
@@ -50,14 +49,3 @@ def own_headers(message: Message) -> dict[str, str]:
 
 def _plain(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
-
-
-def shown(address: str) -> str:
-    """An address as it may be told: scheme, host and port, nothing that could be a secret."""
-    try:
-        parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return "an address that cannot be read"
-    at = f"[{host}]" if host and ":" in host else host or ""
-    return f"{parts.scheme}://{at}{f':{port}' if port else ''}"

@@ -20,7 +20,7 @@ from nats.js import JetStreamContext
 from nats.js.errors import APIError, BadRequestError, NoStreamResponseError, NotFoundError
 
 from holdfast.domain.outbox import Delivered, Delivery, Message, Undelivered
-from holdfast.engine.transport import shown
+from holdfast.domain.urls import shown
 from holdfast.transports.headers import as_lines
 from holdfast.transports.targets import NatsTarget
 

@@ -34,7 +34,8 @@ from aio_pika.exceptions import (
 from aiormq.exceptions import ChannelAccessRefused
 
 from holdfast.domain.outbox import Delivered, Delivery, Message, Undelivered
-from holdfast.engine.transport import JSON, content_type, own_headers, shown
+from holdfast.domain.urls import shown
+from holdfast.engine.transport import JSON, content_type, own_headers
 from holdfast.transports.targets import LONGEST_NAME, RabbitTarget
 
 CONNECT_WITHIN = 5.0

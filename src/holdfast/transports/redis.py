@@ -28,7 +28,8 @@ from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import TimeoutError as TookTooLong
 
 from holdfast.domain.outbox import Delivered, Delivery, Message, Undelivered
-from holdfast.engine.transport import content_type, own_headers, shown
+from holdfast.domain.urls import shown
+from holdfast.engine.transport import content_type, own_headers
 from holdfast.transports.targets import RedisTarget
 
 CONNECT_WITHIN = 5.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
 from holdfast.domain.near import near
+from holdfast.domain.urls import parts_of, scheme_of
 from holdfast.errors import UsageError
 
 
@@ -80,7 +80,8 @@ def read_target(topic: str, address: str, options: Mapping[str, Any]) -> Target:
         raise UsageError(f"the target of topic {topic} is no address; write e.g. amqp://user:password@host/")
     kind = KINDS.get(scheme)
     if kind is None:
-        raise UsageError(f"topic {topic}: {scheme[:20]!r} is no kind of target; {near(scheme[:20], _TOLD)}")
+        word = scheme_of(address)
+        raise UsageError(f"topic {topic}: {word!r} is no kind of target; {near(word, _TOLD)}")
     if kind is not MemoryTarget:
         _check_host(topic, address)
     unknown = options.keys() - set(kind.__struct_fields__)
@@ -116,10 +117,10 @@ def _check_names(topic: str, target: Target) -> None:
 
 
 def _check_host(topic: str, address: str) -> None:
-    try:
-        parts = urlsplit(address)
-        found = parts.hostname, parts.port
-    except ValueError:
-        raise UsageError(f"topic {topic}: the host or port of its address cannot be read") from None
-    if not found[0]:
+    parts = parts_of(address)
+    if parts is None:
+        raise UsageError(
+            f"topic {topic}: the host or port of its address cannot be read; write %40 for an @ in a password"
+        )
+    if not parts.hostname:
         raise UsageError(f"topic {topic}: its address names no host")

@@ -444,3 +444,9 @@ def test_headers_that_are_no_dictionary_ask_for_nothing() -> None:
     error = foreign("some.library", "Oops", response=Holder(status_code=429, headers=["retry-after"]))()
     failure = classify(error)
     assert (failure.code, failure.retry_after) == ("THROTTLED", None)
+
+
+@pytest.mark.parametrize("length", range(440, 520))
+def test_a_secret_is_hidden_before_its_text_is_cut(length: int) -> None:  # E63
+    error = ValueError("x" * length + " postgresql://me:hunter2hunter2@db/x")
+    assert "hunter" not in classify(error, task="t").detail

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 import ssl
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 import asyncpg
 
+from holdfast.domain.urls import parts_of
 from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable, UsageError
 
 _AWAY = (
@@ -119,18 +120,18 @@ def _is_of_a_pooler(error: BaseException) -> bool:
 
 def readable(url: str) -> SplitResult:
     """Its parts; a `UsageError` where host or port are none."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.hostname, parts.port
-    except ValueError:
+    parts = parts_of(url)
+    if parts is None:
         raise UsageError(
             "host or port of the URL of PostgreSQL cannot be read; write postgresql://user:password@host:5432/database,"
-            " with %-codes for / : @ ? # in the password"
-        ) from None
+            " with %-codes for / : @ ? # in the password, and for @ behind the host"
+        )
     return parts
 
 
 def shown(url: str) -> str:
     """The address without user and password."""
-    parts = urlsplit(url)
+    parts = parts_of(url)
+    if parts is None:
+        return "an address that cannot be read"
     return f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
