@@ -38,6 +38,8 @@ export interface AttemptView {
 
 export interface Attempts {
   attempts: Array<AttemptView>;
+  /** The cursor to the next page; null: this was the last. */
+  next: string | null;
 }
 
 export interface BreakerView {
@@ -264,6 +266,8 @@ export interface LateResultView {
 
 export interface LateResults {
   late_results: Array<LateResultView>;
+  /** The cursor to the next page; null: this was the last. */
+  next: string | null;
 }
 
 export type Level = "pass" | "warn" | "fail";
@@ -823,6 +827,20 @@ export interface GetJobEventsQuery {
   limit?: number;
 }
 
+export interface GetJobAttemptsQuery {
+  /** `next` of the page before; leave it out at first. */
+  cursor?: string | null;
+  /** At most this many; a page never holds more than 500. */
+  limit?: number;
+}
+
+export interface GetJobLateResultsQuery {
+  /** `next` of the page before; leave it out at first. */
+  cursor?: string | null;
+  /** At most this many; a page never holds more than 500. */
+  limit?: number;
+}
+
 export interface ListOperationsQuery {
   /** At most this many; a page never holds more than 500. */
   limit?: number;
@@ -898,10 +916,10 @@ export declare class Operations {
   getJobEvents(jobId: string, query?: GetJobEventsQuery, options?: CallOptions): Promise<EventPage>;
 
   /** Its attempts, each with what it came to */
-  getJobAttempts(jobId: string, options?: CallOptions): Promise<Attempts>;
+  getJobAttempts(jobId: string, query?: GetJobAttemptsQuery, options?: CallOptions): Promise<Attempts>;
 
   /** Results that came after its end, and had no effect */
-  getJobLateResults(jobId: string, options?: CallOptions): Promise<LateResults>;
+  getJobLateResults(jobId: string, query?: GetJobLateResultsQuery, options?: CallOptions): Promise<LateResults>;
 
   /** Its result */
   getJobResult(jobId: string, options?: CallOptions): Promise<ResultView>;

@@ -60,18 +60,20 @@ export class Operations {
     }, options);
   }
 
-  getJobAttempts(jobId, options = {}) {
+  getJobAttempts(jobId, query = {}, options = {}) {
     return this.send({
       method: "GET",
       path: `/api/v1/jobs/${part(jobId)}/attempts`,
+      query,
       answers: { 200: "json" },
     }, options);
   }
 
-  getJobLateResults(jobId, options = {}) {
+  getJobLateResults(jobId, query = {}, options = {}) {
     return this.send({
       method: "GET",
       path: `/api/v1/jobs/${part(jobId)}/late-results`,
+      query,
       answers: { 200: "json" },
     }, options);
   }

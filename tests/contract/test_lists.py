@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from itertools import combinations
 from typing import Any
 
 import pytest
 
-from holdfast.domain.job import DeadLetterFilter, JobFilter, JobId, Lane
+from holdfast.domain.job import Attempt, DeadLetterFilter, JobFilter, JobId, Lane
 from holdfast.domain.moves import Kind, State
+from holdfast.domain.verdict import Complete, Failure, RetryAfter
+from holdfast.engine.artefacts import MARK
 from holdfast.errors import UsageError
 from tests.contract.world import LANE, World, bury, done
 
@@ -207,3 +210,38 @@ async def test_dead_letters_are_counted_and_found_by_when_they_died(world: World
     assert await count(DeadLetterFilter(died_after=first + SECOND, died_before=third)) == 1
     assert await count(DeadLetterFilter(reasons=("OTHER",))) == 0
     assert await count(DeadLetterFilter(ids=(JobId("no-id"),))) == 0
+
+
+async def test_a_list_without_contents_is_the_same_but_for_arguments_and_results(world: World) -> None:  # E66
+    await some_jobs(world)
+    for result in ('{"a":1}', f"{MARK}{'0' * 36}/1.json"):
+        await world.enqueue(payload='{"text": "x"}')
+        await world.settle(await world.claim_one(), Complete(result))
+    whole = await world.store.jobs(JobFilter(), after=None, limit=50)
+    light = await world.store.jobs(JobFilter(), after=None, limit=50, contents=False)
+    assert light.next == whole.next
+    assert any(row.result is not None for row in whole.rows)
+    for row, bare_row in zip(whole.rows, light.rows, strict=True):
+        ends = bare_row.lease_expires_at  # read from a clock that goes on
+        assert bare_row == replace(row, payload=None, result=None, lease_expires_at=ends)
+    assert [row.artefact for row in light.rows if row.artefact] == [f"{'0' * 36}/1.json"]
+    letters = await world.store.dead_letters(DeadLetterFilter(), after=None, limit=50)
+    assert letters
+    bare = await world.store.dead_letters(DeadLetterFilter(), after=None, limit=50, contents=False)
+    assert bare == [replace(letter, payload=None) for letter in letters]
+
+
+async def test_attempts_are_read_in_pages(world: World) -> None:  # E66
+    job_id = await world.enqueue(max_attempts=5)
+    for _ in range(4):
+        await world.settle(await world.claim_one(), RetryAfter(timedelta(), Failure.of("NETWORK")))
+        await world.store.promote(10)
+    await world.claim_one()
+    every = await world.store.attempts(job_id)
+    assert len(every) == 5
+    paged: list[Attempt] = []
+    while page := await world.store.attempts(job_id, after=paged[-1].epoch if paged else 0, limit=2):
+        assert len(page) <= 2
+        paged += page
+    assert paged == every
+    assert await world.store.attempts(job_id, after=every[-1].epoch, limit=2) == []

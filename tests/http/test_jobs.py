@@ -107,7 +107,7 @@ async def test_a_job_is_seen_with_its_events_attempts_and_explanation() -> None:
     assert attempt["error_detail"] is None  # where it broke is not for owners
     explained = (await call("explain_job", job_id=job_id)).json()
     assert explained["reason"] == "failed"
-    assert (await call("get_job_late_results", job_id=job_id)).json() == {"late_results": []}
+    assert (await call("get_job_late_results", job_id=job_id)).json() == {"late_results": [], "next": None}
 
 
 async def test_a_result_is_there_once_the_job_is_complete() -> None:  # E66

@@ -154,7 +154,13 @@ class AsyncClient:
                 yield one
 
     async def attempts(self, job_id: str) -> list[AttemptView]:
-        return (await self.send(calls.get_job_attempts(job_id))).attempts
+        """All of them, oldest first, read page by page."""
+        page = await self.send(calls.get_job_attempts(job_id))
+        found = list(page.attempts)
+        while page.next is not None:
+            page = await self.send(calls.get_job_attempts(job_id, cursor=page.next))
+            found += page.attempts
+        return found
 
     async def explain(self, job_id: str) -> ExplanationView:
         """Why it is not running, and when it is expected to."""

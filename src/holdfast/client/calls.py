@@ -25,7 +25,9 @@ from holdfast.client.shapes import (
     ExplanationView,
     Forgotten,
     GetDeadLetterQuery,
+    GetJobAttemptsQuery,
     GetJobEventsQuery,
+    GetJobLateResultsQuery,
     GetJobQuery,
     HealthView,
     Holds,
@@ -133,14 +135,21 @@ def get_job_events(job_id: str, **query: Unpack[GetJobEventsQuery]) -> Call[Even
     )
 
 
-def get_job_attempts(job_id: str) -> Call[Attempts]:
+def get_job_attempts(job_id: str, **query: Unpack[GetJobAttemptsQuery]) -> Call[Attempts]:
     """Its attempts, each with what it came to."""
-    return Call(method="GET", path=f"/api/v1/jobs/{part(job_id)}/attempts", answers={200: Attempts})
+    return Call(
+        method="GET", path=f"/api/v1/jobs/{part(job_id)}/attempts", query=query, answers={200: Attempts}
+    )
 
 
-def get_job_late_results(job_id: str) -> Call[LateResults]:
+def get_job_late_results(job_id: str, **query: Unpack[GetJobLateResultsQuery]) -> Call[LateResults]:
     """Results that came after its end, and had no effect."""
-    return Call(method="GET", path=f"/api/v1/jobs/{part(job_id)}/late-results", answers={200: LateResults})
+    return Call(
+        method="GET",
+        path=f"/api/v1/jobs/{part(job_id)}/late-results",
+        query=query,
+        answers={200: LateResults},
+    )
 
 
 def get_job_result(job_id: str) -> Call[ResultView]:

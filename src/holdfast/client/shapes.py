@@ -232,6 +232,20 @@ class GetJobEventsQuery(TypedDict, total=False):
     limit: int  #: At most this many; a page never holds more than 500.
 
 
+class GetJobAttemptsQuery(TypedDict, total=False):
+    """What `get_job_attempts` can be asked for."""
+
+    cursor: str | None  #: `next` of the page before; leave it out at first.
+    limit: int  #: At most this many; a page never holds more than 500.
+
+
+class GetJobLateResultsQuery(TypedDict, total=False):
+    """What `get_job_late_results` can be asked for."""
+
+    cursor: str | None  #: `next` of the page before; leave it out at first.
+    limit: int  #: At most this many; a page never holds more than 500.
+
+
 class ListOperationsQuery(TypedDict, total=False):
     """What `list_operations` can be asked for."""
 
@@ -327,6 +341,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Attempts(msgspec.Struct, frozen=True, kw_only=True):
     attempts: list[AttemptView]
+    next: str | None = None  #: The cursor to the next page; null: this was the last.
 
 
 class BreakerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -537,6 +552,7 @@ class LateResultView(msgspec.Struct, frozen=True, kw_only=True):
 
 class LateResults(msgspec.Struct, frozen=True, kw_only=True):
     late_results: list[LateResultView]
+    next: str | None = None  #: The cursor to the next page; null: this was the last.
 
 
 class MessageMoved(msgspec.Struct, frozen=True, kw_only=True):

@@ -151,7 +151,13 @@ class Client:
             yield from page.events
 
     def attempts(self, job_id: str) -> list[AttemptView]:
-        return self.send(calls.get_job_attempts(job_id)).attempts
+        """All of them, oldest first, read page by page."""
+        page = self.send(calls.get_job_attempts(job_id))
+        found = list(page.attempts)
+        while page.next is not None:
+            page = self.send(calls.get_job_attempts(job_id, cursor=page.next))
+            found += page.attempts
+        return found
 
     def explain(self, job_id: str) -> ExplanationView:
         """Why it is not running, and when it is expected to."""

@@ -227,15 +227,16 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
     async def artefacts(self, job_id: str) -> list[Artefact]:
         return await self.store.artefacts(named(job_id))
 
-    async def jobs(self, where: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
+    async def jobs(
+        self, where: JobFilter, *, after: str | None = None, limit: int = 50, contents: bool = True
+    ) -> Page:
         whole("limit", limit, 1, MOST_JOBS)
-        page = await self.store.jobs(where, after=after, limit=limit)
-        for _ in range(
-            LOOKS if hides_internal(where) else 0
-        ):  # thousands of messages in a row would be an empty page
+        page = await self.store.jobs(where, after=after, limit=limit, contents=contents)
+        # Thousands of messages in a row would be an empty page.
+        for _ in range(LOOKS if hides_internal(where) else 0):
             if page.rows or page.next is None:
                 break
-            page = await self.store.jobs(where, after=page.next, limit=limit)
+            page = await self.store.jobs(where, after=page.next, limit=limit, contents=contents)
         return page
 
     async def counts(self, *, internal: bool = True) -> dict[str, int]:
@@ -266,10 +267,10 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         return await self.store.late_results(named(job_id))
 
     async def dead_letters(
-        self, where: DeadLetterFilter, *, after: str | None = None, limit: int = 50
+        self, where: DeadLetterFilter, *, after: str | None = None, limit: int = 50, contents: bool = True
     ) -> list[DeadLetter]:
         whole("limit", limit, 1, MOST_ROWS)
-        return await self.store.dead_letters(where, after=after, limit=limit)
+        return await self.store.dead_letters(where, after=after, limit=limit, contents=contents)
 
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int = 50) -> list[DeadLetterGroup]:
         return await self.store.dead_letter_groups(where, limit)

@@ -107,14 +107,14 @@ async def do_batch(engine: Engine, operation: Operation, most: int) -> Batch:
         return await engine.batches[operation.doing](engine, operation)
     chosen = _filter(operation.doing, operation.where)
     if isinstance(chosen, JobFilter):
-        page = await engine.store.jobs(chosen, after=operation.cursor, limit=most)
+        page = await engine.store.jobs(chosen, after=operation.cursor, limit=most, contents=False)
         ids = [row.id for row in page.rows if _was_there(row, operation)]
         return Batch(*await _do_each(engine, operation, ids), page.next, page.next is None)
     # Who dies after the operation began is not meant by it: else what fails at once would go round and round.
     latest = operation.created_at + timedelta(microseconds=1)
     before = latest if chosen.died_before is None else min(latest, chosen.died_before)
     letters = await engine.store.dead_letters(
-        replace(chosen, died_before=before), after=operation.cursor, limit=most
+        replace(chosen, died_before=before), after=operation.cursor, limit=most, contents=False
     )
     ids = [letter.id for letter in letters]
     return Batch(*await _do_each(engine, operation, ids), ids[-1] if ids else None, len(ids) < most)

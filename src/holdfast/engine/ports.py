@@ -49,6 +49,10 @@ from holdfast.engine.outboxstore import OutboxStore
 T = TypeVar("T")
 
 
+#: A limit that no list reaches.
+EVERY = 2**31 - 1
+
+
 class Clock(Protocol):
     def now(self) -> datetime:
         """Wall-clock time, aware, UTC."""
@@ -352,7 +356,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         """Where it stands in its lane, and how much of the bounds of these *scopes* is in use (`Cap.scope`). One look, so
         that all of it was true at once."""
 
-    async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
+    async def jobs(self, where: JobFilter, *, after: str | None, limit: int, contents: bool = True) -> Page:
         """Newest first; *after* is the `next` of the page before. `UsageError` for one that was made up.
 
         No page looks at more jobs than it can in a few hundredths of a second: where few match, it may hold fewer than
@@ -361,6 +365,8 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
 
         The engine's own jobs match only where `domain.internal.hides_internal` says that the filter asks for them. The same
         holds for counts by a filter and for dead letters.
+
+        Without *contents* arguments and results are not read: rows have None instead. They may be a megabyte each.
         """
 
     async def count(self, where: JobFilter) -> int:
@@ -390,19 +396,22 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
     async def event_lag(self) -> timedelta:
         """How old the oldest event is that `events` keeps back, because an open transaction may yet put one before it."""
 
-    async def attempts(self, job_id: JobId) -> list[Attempt]:
-        """The attempts of a job, oldest first, each with its logs and with the traceback that its failure refers to."""
+    async def attempts(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[Attempt]:
+        """The attempts of a job, oldest first, each with its logs and with the traceback that its failure refers to; up to
+        *limit* of those whose epoch is larger than *after*."""
 
     async def dead_letters(
-        self, where: DeadLetterFilter, *, after: str | None, limit: int
+        self, where: DeadLetterFilter, *, after: str | None, limit: int, contents: bool = True
     ) -> list[DeadLetter]:
-        """By id; *after* is the id of the last one before. A page that is not full is the last one."""
+        """By id; *after* is the id of the last one before. A page that is not full is the last one. Without *contents*
+        arguments are not read."""
 
     async def count_dead_letters(self, where: DeadLetterFilter) -> int: ...
 
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]: ...
 
-    async def late_results(self, job_id: JobId) -> list[LateResult]: ...
+    async def late_results(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[LateResult]:
+        """Results that came too late, by epoch; up to *limit* of those whose epoch is larger than *after*."""
 
     async def artefacts(self, job_id: JobId) -> list[Artefact]:
         """Of all its attempts, in their order: the result's and the handler's own, by name."""

@@ -22,11 +22,11 @@ def _foreign(value: Any) -> str:
     return str(value)
 
 
-_encode = msgspec.json.Encoder(enc_hook=_foreign).encode
+encode = msgspec.json.Encoder(enc_hook=_foreign).encode
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(_encode(value), status, headers=headers, media_type="application/json")
+    return Response(encode(value), status, headers=headers, media_type="application/json")
 
 
 def spelled(span: timedelta | None) -> str | None:

@@ -26,6 +26,7 @@ from holdfast.http.jobs import (
 )
 from holdfast.http.pages import CursorQuery, LimitQuery, capped
 from holdfast.http.problems import Problem
+from holdfast.http.rendering import PIECE
 from holdfast.http.routing import app_of, caller_of, does, door_of, router
 from holdfast.http.views import dead_letter_view, group_view, traceback_of
 
@@ -66,12 +67,18 @@ async def list_dead_letters(
         died_before=died_before,
         internal=internal,
     )
-    pages = door_of(request).pages
-    after = pages.open(cursor, "dead", where, caller.owner)
-    found = await (await app_of(request).engine()).dead_letters(where, after=after, limit=most)
-    upcoming = found[-1].id if len(found) == most else None
-    shown = [dead_letter_view(one, caller, with_args=include == "args") for one in found]
-    return answer({"dead_letters": shown, "next": pages.seal(upcoming, "dead", where, caller.owner)})
+    door, with_args = door_of(request), include == "args"
+    engine = await door.app.engine()
+    shown, upcoming = await door.renderer.page(
+        lambda after, limit: engine.dead_letters(where, after=after, limit=limit, contents=with_args),
+        lambda one: dead_letter_view(one, caller, with_args=with_args),
+        lambda one: one.id,
+        after=door.pages.open(cursor, "dead", where, caller.owner),
+        most=most,
+        piece=PIECE if with_args else most,
+        contents=lambda one: one.payload,
+    )
+    return answer({"dead_letters": shown, "next": door.pages.seal(upcoming, "dead", where, caller.owner)})
 
 
 @routes.get(
@@ -110,7 +117,11 @@ async def get_dead_letter(request: Request, job_id: JobIdPath, include: Include 
     row, letter = await _letter(request, job_id)
     attempts = await app_of(request).attempts(job_id)
     traceback = traceback_of(attempts[-1]) if attempts else None
-    shown = dead_letter_view(letter, caller_of(request), with_args=include == "args", traceback=traceback)
+    with_args, caller = include == "args", caller_of(request)
+    shown = await door_of(request).renderer.one(
+        lambda: dead_letter_view(letter, caller, with_args=with_args, traceback=traceback),
+        letter.payload if with_args else None,
+    )
     return answer(shown, headers={"ETag": tag_of(row)})
 
 

@@ -14,6 +14,11 @@ from holdfast.http.bodies import HEADERS
 from holdfast.http.feed import Feed
 from holdfast.http.limits import Rates
 from holdfast.http.pages import Pages
+from holdfast.http.rendering import Renderer
+from holdfast.wiring import thread_pool
+
+#: Threads that make JSON of large rows; they begin when the first is asked for.
+_RENDERING = 2
 
 
 class Door:
@@ -23,6 +28,7 @@ class Door:
         self.rates = None if rate is None else Rates(app, clock, rate)
         self.pages = Pages(app.url)
         self.feed = Feed(app, clock)
+        self.renderer = Renderer(thread_pool(_RENDERING))
         self.metrics = app.metrics  # counts from now on, not from the first scrape on
 
     def close(self) -> None:

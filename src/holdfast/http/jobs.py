@@ -16,6 +16,7 @@ from holdfast.http import kinds, shapes
 from holdfast.http.answers import answer, is_known, proviso_of, tag_of
 from holdfast.http.pages import CursorQuery, LimitQuery, capped
 from holdfast.http.problems import Problem
+from holdfast.http.rendering import fitting
 from holdfast.http.routing import app_of, caller_of, does, door_of, router
 from holdfast.http.views import attempt_view, event_view, job_view, late_result_view
 from holdfast.webhooks.delivering import tested_webhook
@@ -114,9 +115,13 @@ async def list_jobs(
     )
     pages = door_of(request).pages
     after = pages.open(cursor, "jobs", where, caller.owner)
-    page = await (await app_of(request).engine()).jobs(where, after=after, limit=capped(limit))
-    upcoming = pages.seal(page.next, "jobs", where, caller.owner)
-    return answer({"jobs": [job_view(row) for row in page.rows], "next": upcoming})
+    engine = await app_of(request).engine()
+    page = await engine.jobs(where, after=after, limit=capped(limit), contents=False)
+    shown = fitting(map(job_view, page.rows))
+    upcoming = page.next
+    if len(shown) < len(page.rows):  # only the store knows where a shorter page ends
+        upcoming = (await engine.jobs(where, after=after, limit=len(shown), contents=False)).next
+    return answer({"jobs": shown, "next": pages.seal(upcoming, "jobs", where, caller.owner)})
 
 
 @routes.get(
@@ -131,7 +136,13 @@ async def get_job(request: Request, job_id: JobIdPath, include: Include = None) 
     tag = {"ETag": tag_of(row)}
     if is_known(request, tag["ETag"]):
         return Response(status_code=304, headers=tag)
-    return answer(job_view(row, with_result=True, with_args=include == "args"), headers=tag)
+    with_args = include == "args"
+    shown = await door_of(request).renderer.one(
+        lambda: job_view(row, with_result=True, with_args=with_args),
+        row.payload if with_args else None,
+        row.result,
+    )
+    return answer(shown, headers=tag)
 
 
 @routes.get(
@@ -144,12 +155,16 @@ async def get_job_events(
     request: Request, job_id: JobIdPath, cursor: CursorQuery = None, limit: LimitQuery = 100
 ) -> Response:
     await readable(request, job_id)
-    pages, most = door_of(request).pages, capped(limit)
-    place = pages.open(cursor, "events", job_id)
-    found = await app_of(request).events(after=int(place or 0), limit=most, job_id=job_id)
-    upcoming = str(found[-1].id) if len(found) == most else None
-    shown = [event_view(event) for event in found]
-    return answer({"events": shown, "next": pages.seal(upcoming, "events", job_id)})
+    app, door, most = app_of(request), door_of(request), capped(limit)
+    shown, upcoming = await door.renderer.page(
+        lambda after, limit: app.events(after=int(after or 0), limit=limit, job_id=job_id),
+        event_view,
+        lambda event: str(event.id),
+        after=door.pages.open(cursor, "events", job_id),
+        most=most,
+        piece=most,
+    )
+    return answer({"events": shown, "next": door.pages.seal(upcoming, "events", job_id)})
 
 
 @routes.get(
@@ -158,10 +173,20 @@ async def get_job_events(
     summary="Its attempts, each with what it came to",
     **does(Action.SEE),
 )
-async def get_job_attempts(request: Request, job_id: JobIdPath) -> Response:
-    await readable(request, job_id)
-    found = await app_of(request).attempts(job_id)
-    return answer({"attempts": [attempt_view(one, caller_of(request)) for one in found]})
+async def get_job_attempts(
+    request: Request, job_id: JobIdPath, cursor: CursorQuery = None, limit: LimitQuery = 100
+) -> Response:
+    row, door, caller = await readable(request, job_id), door_of(request), caller_of(request)
+    store = await door.store()
+    shown, upcoming = await door.renderer.page(
+        lambda after, limit: store.attempts(row.id, after=int(after or 0), limit=limit),
+        lambda one: attempt_view(one, caller),
+        lambda one: str(one.epoch),
+        after=door.pages.open(cursor, "attempts", job_id),
+        most=capped(limit),
+        contents=lambda one: one.logs,
+    )
+    return answer({"attempts": shown, "next": door.pages.seal(upcoming, "attempts", job_id)})
 
 
 @routes.get(
@@ -170,10 +195,20 @@ async def get_job_attempts(request: Request, job_id: JobIdPath) -> Response:
     summary="Results that came after its end, and had no effect",
     **does(Action.SEE),
 )
-async def get_job_late_results(request: Request, job_id: JobIdPath) -> Response:
-    await readable(request, job_id)
-    found = await app_of(request).late_results(job_id)
-    return answer({"late_results": [late_result_view(one) for one in found]})
+async def get_job_late_results(
+    request: Request, job_id: JobIdPath, cursor: CursorQuery = None, limit: LimitQuery = 100
+) -> Response:
+    row, door = await readable(request, job_id), door_of(request)
+    store = await door.store()
+    shown, upcoming = await door.renderer.page(
+        lambda after, limit: store.late_results(row.id, after=int(after or 0), limit=limit),
+        late_result_view,
+        lambda one: str(one.epoch),
+        after=door.pages.open(cursor, "late", job_id),
+        most=capped(limit),
+        contents=lambda one: one.result,
+    )
+    return answer({"late_results": shown, "next": door.pages.seal(upcoming, "late", job_id)})
 
 
 @routes.get(

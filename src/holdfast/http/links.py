@@ -39,6 +39,8 @@ LINKS: dict[str, tuple[Link, ...]] = {
     "enqueue_job": (Link("201", "/id", "job_id", _OF_JOB), Link("200", "/id", "job_id", ("get_job",))),
     "enqueue_jobs": (Link("201", "/jobs/0/id", "job_id", _OF_JOB),),
     "list_jobs": (Link("200", "/next", "cursor", ("list_jobs",)),),
+    "get_job_attempts": (Link("200", "/next", "cursor", ("get_job_attempts",)),),
+    "get_job_late_results": (Link("200", "/next", "cursor", ("get_job_late_results",)),),
     "retry_job": (Link("200", "/id", "job_id", ("get_job", "cancel_job")),),
     "cancel_job": (Link("200", "/id", "job_id", ("get_job", "retry_job")),),
     "list_dead_letters": (Link("200", "/next", "cursor", ("list_dead_letters",)),),

@@ -111,13 +111,17 @@ async def list_messages(
     limit: LimitQuery = 50,
 ) -> Response:
     of, most = ("messages", topic, key, standing, caller_of(request).owner), capped(limit)
-    pages = door_of(request).pages
-    after = pages.open(cursor, *of)
-    found = await app_of(request).messages(
-        topic=topic, key=key, standing=standing, after=None if after is None else int(after), limit=most
+    app, door = app_of(request), door_of(request)
+    shown, upcoming = await door.renderer.page(
+        lambda after, limit: app.messages(
+            topic=topic, key=key, standing=standing, after=None if after is None else int(after), limit=limit
+        ),
+        _view,
+        lambda one: str(one.number),
+        after=door.pages.open(cursor, *of),
+        most=most,
     )
-    upcoming = str(found[-1].number) if len(found) == most else None
-    return answer({"messages": [_view(one) for one in found], "next": pages.seal(upcoming, *of)})
+    return answer({"messages": shown, "next": door.pages.seal(upcoming, *of)})
 
 
 @routes.get(

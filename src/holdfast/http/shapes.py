@@ -170,6 +170,7 @@ class AttemptView(Told):
 
 class Attempts(Told):
     attempts: list[AttemptView]
+    next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
 
 class LateResultView(Told):
@@ -183,6 +184,7 @@ class LateResultView(Told):
 
 class LateResults(Told):
     late_results: list[LateResultView]
+    next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
 
 class ResultView(Told):

@@ -31,7 +31,7 @@ from holdfast.domain.keys import own_key
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.tracebacks import Traceback
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.engine.artefacts import split_result
+from holdfast.engine.artefacts import MARK, split_result
 from holdfast.engine.ports import Answer
 from holdfast.errors import Conflict, UsageError
 
@@ -205,6 +205,20 @@ def no_dead_letter(job_id: JobId) -> Conflict:
 
 
 # -- rows ---------------------------------------------------------------------------------------------------------------
+#: The columns that `job_row` reads, but for arguments and result: of a result only where it is kept.
+_LIGHT = (
+    "id, task, queue, owner, priority, state, generation, epoch, attempt, max_attempts, crashes, run_at, created_at, queued_at,"
+    " started_at, finished_at, last_attempt_at, updated_at, deadline_at, expired_at, leased_by, error_code, error_message,"
+    " last_failure, retry_type, manual_retry_count, tags, progress, key, NULL AS payload,"
+    f" CASE WHEN substr(result, 1, {len(MARK)}) = '{MARK}' THEN result END AS result"
+)
+
+
+def job_columns(contents: bool, *others: str) -> str:
+    """What to select from the view `jobs`; *others* are columns of one store only."""
+    return "*" if contents else ", ".join([_LIGHT, *others])
+
+
 class Row(Protocol):
     """A row of either driver: its columns by name."""
 

@@ -29,7 +29,7 @@ class Subjects:
         return {job_id: found.get(job_id, GONE) for job_id in wanted} | {JobId(""): GONE}
 
     async def _look_up(self, ids: Collection[JobId]) -> dict[JobId, Subject]:
-        page = await self._store.jobs(JobFilter(ids=tuple(ids)), after=None, limit=len(ids))
+        page = await self._store.jobs(JobFilter(ids=tuple(ids)), after=None, limit=len(ids), contents=False)
         found = {row.id: Subject(task=row.task, queue=row.queue, owner=row.owner) for row in page.rows}
         if len(self._known) + len(found) > MOST:
             self._known = dict(list(self._known.items())[MOST // 2 :])

@@ -31,7 +31,7 @@ from holdfast.domain.keys import own_key
 from holdfast.domain.moves import State
 from holdfast.domain.rules import broken_rules
 from holdfast.engine.artefacts import split_result
-from holdfast.engine.ports import Page
+from holdfast.engine.ports import EVERY, Page
 from holdfast.stores.memory.census import census
 from holdfast.stores.memory.tables import Job, Live, Tables
 from holdfast.stores.shapes import read_cursor
@@ -46,13 +46,14 @@ class Looking:
         job = self._tables.jobs.get(job_id)
         return _job_row(self._tables, job) if job else None
 
-    async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
+    async def jobs(self, where: JobFilter, *, after: str | None, limit: int, contents: bool = True) -> Page:
         before = None if after is None else read_cursor(after)
         found = [job for job in self._found(where) if before is None or job.number < before]
         found.sort(key=lambda job: -job.number)
         rows = found[:limit]
+        shown = [_job_row(self._tables, job) for job in rows]
         return Page(
-            [_job_row(self._tables, job) for job in rows],
+            shown if contents else [replace(row, payload=None, result=None) for row in shown],
             str(rows[-1].number) if len(found) > limit else None,
         )
 
@@ -111,20 +112,21 @@ class Looking:
     async def newest_event(self) -> int:
         return self._tables.events[-1].id if self._tables.events else 0
 
-    async def attempts(self, job_id: JobId) -> list[Attempt]:
+    async def attempts(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[Attempt]:
         job = self._tables.jobs.get(job_id)
         if job is None:
             return []
         running = [job.current_attempt(None, None, None)] if job.live else []
-        return [replace(a, logs=job.logs.get(a.epoch, ())) for a in (*job.attempts.values(), *running)]
+        found = [a for a in (*job.attempts.values(), *running) if a.epoch > after][:limit]
+        return [replace(a, logs=job.logs.get(a.epoch, ())) for a in found]
 
     async def steps(self, job_id: JobId) -> dict[str, str]:
         job = self._tables.jobs.get(job_id)
         return dict(job.steps) if job else {}
 
-    async def late_results(self, job_id: JobId) -> list[LateResult]:
+    async def late_results(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[LateResult]:
         job = self._tables.jobs.get(job_id)
-        return list(job.late.values()) if job else []
+        return [late for late in job.late.values() if late.epoch > after][:limit] if job else []
 
     async def artefacts(self, job_id: JobId) -> list[Artefact]:
         job = self._tables.jobs.get(job_id)
@@ -132,10 +134,11 @@ class Looking:
 
     # -- dead letters -------------------------------------------------------------------------------------------------
     async def dead_letters(
-        self, where: DeadLetterFilter, *, after: str | None, limit: int
+        self, where: DeadLetterFilter, *, after: str | None, limit: int, contents: bool = True
     ) -> list[DeadLetter]:
         found = [letter for letter in self._dead(where) if after is None or letter.id > after]
-        return sorted(found, key=lambda letter: letter.id)[:limit]
+        chosen = sorted(found, key=lambda letter: letter.id)[:limit]
+        return chosen if contents else [replace(letter, payload=None) for letter in chosen]
 
     async def count_dead_letters(self, where: DeadLetterFilter) -> int:
         return len(self._dead(where))

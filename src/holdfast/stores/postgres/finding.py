@@ -19,7 +19,7 @@ from holdfast.domain.keys import own_key
 from holdfast.domain.moves import State
 from holdfast.stores.conditions import INTERNAL, LOOK_AT, LOOK_INTO, Condition
 from holdfast.stores.postgres.ids import is_uuid
-from holdfast.stores.shapes import to_json
+from holdfast.stores.shapes import job_columns, to_json
 
 #: Ids begin with the time at which they were made, by the clock of whoever enqueued. One that is wrong by less than this does
 #: not hide a job from a range of time.
@@ -74,9 +74,15 @@ class Way(NamedTuple):
 
 class Finder:
     def __init__(
-        self, connection: asyncpg.Connection[Any], where: JobFilter, before: str | None = None
+        self,
+        connection: asyncpg.Connection[Any],
+        where: JobFilter,
+        before: str | None = None,
+        *,
+        contents: bool = True,
     ) -> None:
         self._connection, self._where = connection, where
+        self._columns = job_columns(contents, "lease_expires_at")
         self._stretch = PostgresCondition()
         self._bound(before)
         self._ids = self._stretch.place([job_id for job_id in where.ids if is_uuid(job_id)])
@@ -145,7 +151,7 @@ class Finder:
         chosen = f"SELECT w.id FROM ({stretch} LIMIT {most}) w {self._kept(way)} ORDER BY w.id DESC LIMIT {int(limit) + 1}"
         # The array makes it two steps, whatever the planner thinks: first the ids, then their rows.
         sql, values = self._stretch.fit(
-            f"SELECT * FROM holdfast.jobs WHERE id = ANY (ARRAY({chosen})) ORDER BY id DESC"
+            f"SELECT {self._columns} FROM holdfast.jobs WHERE id = ANY (ARRAY({chosen})) ORDER BY id DESC"
         )
         rows = await self._connection.fetch(sql, *values)
         if len(rows) > limit:

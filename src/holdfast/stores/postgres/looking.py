@@ -25,7 +25,7 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.standing import Standing
-from holdfast.engine.ports import Page
+from holdfast.engine.ports import EVERY, Page
 from holdfast.stores import shapes
 from holdfast.stores.conditions import Condition, narrow_dead_letters
 from holdfast.stores.postgres import standing
@@ -82,10 +82,10 @@ class Looking:
             return None
         return await self._look(lambda db: standing.standing(db, job_id, scopes))
 
-    async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
+    async def jobs(self, where: JobFilter, *, after: str | None, limit: int, contents: bool = True) -> Page:
         if after is not None and not is_uuid(after):
             raise bad_cursor(after)
-        rows, seen = await self._find(lambda db: Finder(db, where, after).page(limit))
+        rows, seen = await self._find(lambda db: Finder(db, where, after, contents=contents).page(limit))
         last = str(rows[limit - 1]["id"]) if len(rows) > limit else seen
         return Page([_job_row(row) for row in rows[:limit]], last)
 
@@ -170,7 +170,7 @@ class Looking:
         return [e for row in rows for e in _unpack(row) if e.job_id == job_id and e.id > after][:limit]
 
     # -- attempts, steps, late results --------------------------------------------------------------------------------
-    async def attempts(self, job_id: JobId) -> list[Attempt]:
+    async def attempts(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[Attempt]:
         if not is_uuid(job_id):
             return []
         rows = await self._rows(
@@ -184,8 +184,10 @@ class Looking:
                        UNION ALL
                        SELECT epoch, generation, attempt, started_at, finished_at, 'complete', NULL, session_id, NULL
                          FROM holdfast.done WHERE job_id = $1 AND state = 3) a
-                 LEFT JOIN holdfast.session s ON s.id = a.session_id ORDER BY a.epoch""",
+                 LEFT JOIN holdfast.session s ON s.id = a.session_id WHERE a.epoch > $2 ORDER BY a.epoch LIMIT $3""",
             job_id,
+            after,
+            limit,
         )
         return [shapes.attempt(row, moment, job_id) for row in rows]
 
@@ -197,10 +199,11 @@ class Looking:
         )
         return {row["name"]: row["result"] for row in rows}
 
-    async def late_results(self, job_id: JobId) -> list[LateResult]:
+    async def late_results(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[LateResult]:
         if not is_uuid(job_id):
             return []
-        rows = await self._rows("SELECT * FROM holdfast.late_result WHERE job_id = $1 ORDER BY epoch", job_id)
+        sql = "SELECT * FROM holdfast.late_result WHERE job_id = $1 AND epoch > $2 ORDER BY epoch LIMIT $3"
+        rows = await self._rows(sql, job_id, after, limit)
         return [shapes.late_result(row, moment, job_id) for row in rows]
 
     async def artefacts(self, job_id: JobId) -> list[Artefact]:
@@ -213,14 +216,14 @@ class Looking:
 
     # -- dead letters -------------------------------------------------------------------------------------------------
     async def dead_letters(
-        self, where: DeadLetterFilter, *, after: str | None, limit: int
+        self, where: DeadLetterFilter, *, after: str | None, limit: int, contents: bool = True
     ) -> list[DeadLetter]:
         condition = _dead_condition(where)
         if after is not None:
             if not is_uuid(after):
                 raise bad_cursor(after)
             condition.add("d.job_id > ?::uuid", after)
-        sql = f"""SELECT d.job_id AS id, l.task, l.queue, j.owner, d.*, j.payload
+        sql = f"""SELECT d.job_id AS id, l.task, l.queue, j.owner, d.*, {"j.payload" if contents else "NULL AS payload"}
                     {_DEAD} WHERE {condition} ORDER BY d.job_id LIMIT {condition.place(limit)}"""
         rows = await self._rows(sql, *condition.parameters)
         return [shapes.dead_letter(row, moment) for row in rows]

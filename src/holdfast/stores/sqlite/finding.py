@@ -15,7 +15,7 @@ from holdfast.domain.internal import hides_internal
 from holdfast.domain.job import JobFilter
 from holdfast.domain.keys import own_key
 from holdfast.stores.conditions import INTERNAL, LOOK_AT, LOOK_INTO, Condition
-from holdfast.stores.shapes import to_json
+from holdfast.stores.shapes import job_columns, to_json
 from holdfast.stores.sqlite.phases import CANCELLED, COMPLETE, DEFERRED, FAILED, IN_LINE, PROCESSING, STATES
 from holdfast.stores.sqlite.times import micros
 
@@ -43,8 +43,16 @@ class Found(NamedTuple):
 
 
 class Finder:
-    def __init__(self, reader: sqlite3.Connection, where: JobFilter, before: int | None = None) -> None:
+    def __init__(
+        self,
+        reader: sqlite3.Connection,
+        where: JobFilter,
+        before: int | None = None,
+        *,
+        contents: bool = True,
+    ) -> None:
         self._reader, self._where = reader, where
+        self._columns = job_columns(contents, "lease_expires_mono", "number")
         self._condition = SqliteCondition()
         self._narrow()
         self._upper, self._lower = self._bounds(before)
@@ -103,7 +111,9 @@ class Finder:
 
     def _walk(self, way: str, limit: int) -> Found:
         chosen = f"SELECT id FROM ({self._window(way)}) j WHERE {self._condition} LIMIT {int(limit) + 1}"
-        rows = self._run(f"SELECT * FROM holdfast_jobs WHERE number IN ({chosen}) ORDER BY number DESC")
+        rows = self._run(
+            f"SELECT {self._columns} FROM holdfast_jobs WHERE number IN ({chosen}) ORDER BY number DESC"
+        )
         return Found(rows, None if len(rows) > limit else self._end(way))
 
     def _window(self, way: str) -> str:

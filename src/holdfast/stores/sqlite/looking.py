@@ -23,7 +23,7 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.standing import Standing
-from holdfast.engine.ports import Clock, Page
+from holdfast.engine.ports import EVERY, Clock, Page
 from holdfast.errors import StoreError
 from holdfast.stores import shapes
 from holdfast.stores.conditions import Condition, narrow_dead_letters
@@ -82,9 +82,9 @@ class Looking:
     async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> Standing | None:
         return self._look(lambda reader: standing.standing(reader, job_id, scopes, self._clock.now()))
 
-    async def jobs(self, where: JobFilter, *, after: str | None, limit: int) -> Page:
+    async def jobs(self, where: JobFilter, *, after: str | None, limit: int, contents: bool = True) -> Page:
         before = None if after is None else read_cursor(after)
-        rows, seen = self._look(lambda reader: Finder(reader, where, before).page(limit))
+        rows, seen = self._look(lambda reader: Finder(reader, where, before, contents=contents).page(limit))
         last = rows[limit - 1]["number"] if len(rows) > limit else seen
         return Page([self._job_row(row) for row in rows[:limit]], None if last is None else str(last))
 
@@ -190,7 +190,7 @@ class Looking:
         return [e for row in rows for e in _unpack(row) if e.job_id == job_id and e.id > after][:limit]
 
     # -- attempts, steps, late results --------------------------------------------------------------------------------
-    async def attempts(self, job_id: JobId) -> list[Attempt]:
+    async def attempts(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[Attempt]:
         rows = self._rows(
             """SELECT a.epoch, a.generation, a.attempt, a.started_at, a.ended_at, a.outcome, a.failure, s.worker,
                       (SELECT lines FROM holdfast_attempt_log g WHERE g.job = a.job AND g.epoch = a.epoch) AS logs,
@@ -200,8 +200,10 @@ class Looking:
                        UNION ALL
                        SELECT id, epoch, generation, attempt, claimed_at, finished_at, CASE phase WHEN 3 THEN 'complete' END, NULL, session, NULL
                          FROM holdfast_job WHERE uid = ?1 AND phase IN (2, 3) AND epoch > 0) a
-                 LEFT JOIN holdfast_session s ON s.id = a.session ORDER BY a.epoch""",
+                 LEFT JOIN holdfast_session s ON s.id = a.session WHERE a.epoch > ?2 ORDER BY a.epoch LIMIT ?3""",
             job_id,
+            after,
+            limit,
         )
         return [shapes.attempt(row, moment, job_id) for row in rows]
 
@@ -212,10 +214,13 @@ class Looking:
         )
         return {row["name"]: row["result"] for row in rows}
 
-    async def late_results(self, job_id: JobId) -> list[LateResult]:
+    async def late_results(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[LateResult]:
         rows = self._rows(
-            "SELECT r.* FROM holdfast_late_result r JOIN holdfast_job j ON j.id = r.job WHERE j.uid = ? ORDER BY r.epoch",
+            "SELECT r.* FROM holdfast_late_result r JOIN holdfast_job j ON j.id = r.job"
+            " WHERE j.uid = ? AND r.epoch > ? ORDER BY r.epoch LIMIT ?",
             job_id,
+            after,
+            limit,
         )
         return [shapes.late_result(row, moment, job_id) for row in rows]
 
@@ -229,11 +234,11 @@ class Looking:
 
     # -- dead letters -------------------------------------------------------------------------------------------------
     async def dead_letters(
-        self, where: DeadLetterFilter, *, after: str | None, limit: int
+        self, where: DeadLetterFilter, *, after: str | None, limit: int, contents: bool = True
     ) -> list[DeadLetter]:
         condition = _dead_condition(where)
         condition.add("j.uid > ?", after or "")
-        sql = f"""SELECT j.uid AS id, l.task, l.queue, j.owner, d.*, j.payload
+        sql = f"""SELECT j.uid AS id, l.task, l.queue, j.owner, d.*, {"j.payload" if contents else "NULL AS payload"}
                     {_DEAD} WHERE {condition} ORDER BY j.uid LIMIT {condition.place(limit)}"""
         rows = self._rows(sql, *condition.parameters)
         return [shapes.dead_letter(row, moment) for row in rows]
