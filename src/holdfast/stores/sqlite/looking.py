@@ -238,8 +238,11 @@ class Looking:
     ) -> list[DeadLetter]:
         condition = _dead_condition(where)
         condition.add("j.uid > ?", after or "")
-        sql = f"""SELECT j.uid AS id, l.task, l.queue, j.owner, d.*, {"j.payload" if contents else "NULL AS payload"}
-                    {_DEAD} WHERE {condition} ORDER BY j.uid LIMIT {condition.place(limit)}"""
+        # Arguments are read last: else those of all that match would be sorted with them.
+        payload = "(SELECT payload FROM holdfast_job WHERE id = c.job)" if contents else "NULL"
+        sql = f"""SELECT c.*, {payload} AS payload
+                    FROM (SELECT j.uid AS id, l.task, l.queue, j.owner, d.*
+                            {_DEAD} WHERE {condition} ORDER BY j.uid LIMIT {condition.place(limit)}) c ORDER BY c.id"""
         rows = self._rows(sql, *condition.parameters)
         return [shapes.dead_letter(row, moment) for row in rows]
 
