@@ -31,7 +31,7 @@ _KEY_HEADER = {
 _INTRODUCTION = """Durable jobs: enqueue calls, see what becomes of them, and steer them.
 
 Keys are sent as `Authorization: Bearer …`. Errors are problem documents (RFC 9457) with a `code` to rely on. Lists come in
-pages: `next` of one is the `cursor` of the following. Moments are ISO 8601 with a zone, durations are written `30s` or `1h30m`.
+pages of at most 500 rows and 4 MB: `next` of one is the `cursor` of the following. Moments are ISO 8601 with a zone, durations are written `30s` or `1h30m`.
 A request that changes something may be given an `Idempotency-Key`: sent again within 24 hours it is answered again and done once.
 `RateLimit` and `Retry-After` tell how often to call."""
 
