@@ -115,7 +115,7 @@ async def list_dead_letter_groups(
 )
 async def get_dead_letter(request: Request, job_id: JobIdPath, include: Include = None) -> Response:
     row, letter = await _letter(request, job_id)
-    attempts = await app_of(request).attempts(job_id)
+    attempts = await (await door_of(request).store()).attempts(row.id, after=row.epoch - 1)  # the last only
     traceback = traceback_of(attempts[-1]) if attempts else None
     with_args, caller = include == "args", caller_of(request)
     shown = await door_of(request).renderer.one(
