@@ -184,3 +184,37 @@ def test_no_pattern_is_made_by_a_way_that_is_not_seen(package: str) -> None:
 )
 def test_a_pattern_that_is_slow_is_seen(pattern: str, use: str) -> None:
     assert slow_on(re.compile(pattern), use) != []
+
+
+def test_every_way_to_write_a_pattern_is_found(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "some.py").write_text(
+        """import re
+_A = re.compile(r"a+b", re.I)
+_MANY = (re.compile("c"), (re.compile("d"), "x"))
+NAME = Annotated[str, Meta(pattern="^e$")]
+class K:
+    F = re.compile("f")
+    def g(self, text):
+        _A.fullmatch(text)
+        return re.sub("h", "", text, flags=re.M) or re.split("i", text) or re.compile(text)
+""",
+        "utf-8",
+    )
+    found = {one.key: (one.expression, one.flags, one.uses) for one in patterns_of(tmp_path, "p")}
+    assert found == {
+        "p/inner/some:_A": ("'a+b'", "re.I", {"fullmatch"}),
+        "p/inner/some:_MANY": ("'c'", "0", {"sub"}),
+        "p/inner/some:_MANY#2": ("'d'", "0", {"sub"}),
+        "p/inner/some:NAME": ("'^e$'", "0", {"search"}),
+        "p/inner/some:K": ("'f'", "0", {"sub"}),
+        "p/inner/some:g": ("'h'", "re.M", {"sub"}),
+        "p/inner/some:g#2": ("'i'", "0", {"split"}),
+        "p/inner/some:g#3": ("text", "0", {"sub"}),
+    }
+    (tmp_path / "other.py").write_text("from re import compile\nimport re as r\nimport regex\n", "utf-8")
+    assert [said for _, said in imports_of_re(tmp_path)] == [
+        "from re import compile",
+        "import re as r",
+        "import regex",
+    ]
