@@ -116,4 +116,7 @@ async def test_a_silent_broker_holds_nobody_up_for_long(
 async def test_an_address_that_cannot_be_read_is_one_clear_line(url: str) -> None:  # E45
     with pytest.raises(UsageError) as refused:
         await new_app(url, dispatch="redis://:s3cret@host:port/0").engine()
-    assert str(refused.value) == "dispatch: the address after redis:// cannot be read; check host and port"
+    assert (
+        str(refused.value)
+        == "dispatch: the address after redis:// cannot be read; check host and port, and write %40 for an @ in a password"
+    )
