@@ -155,7 +155,7 @@ class Holdfast(Declaring, Relaying, Verbs):
 
     @cached_property
     def _secret_keys(self) -> Callable[[], tuple[bytes, ...]]:
-        return find_secret_keys("memory:" if self._given_store else self.url, self.settings)
+        return find_secret_keys("memory:" if self._given_store else self.url, self.settings, self._ids)
 
     def _make_closed_engine(self) -> Engine:
         """One that needs no running loop, and opens nothing."""

@@ -6,16 +6,15 @@ database, for this user only. On PostgreSQL processes run on many machines, so t
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
-import secrets
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
 from holdfast.errors import Conflict, StoreUnavailable
 
-_RANDOM_BYTES = 32
 _HOW_TO_MAKE = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 
 
@@ -24,8 +23,8 @@ def keys_of(secret: str) -> tuple[bytes, ...]:
     return tuple(sha256(b"holdfast\0" + part.strip().encode()).digest() for part in secret.split(","))
 
 
-def key_beside(database: Path) -> tuple[bytes, ...]:
-    """Return the key in the file beside a SQLite *database*; make it where there is none.
+def key_beside(database: Path, random: Callable[[], bytes]) -> tuple[bytes, ...]:
+    """Return the key in the file beside a SQLite *database*; make it of *random* bytes where there is none.
 
     Of several processes that make it at once, one wins. Raises `StoreUnavailable` when it cannot be read or made.
     """
@@ -33,11 +32,11 @@ def key_beside(database: Path) -> tuple[bytes, ...]:
     try:
         with contextlib.suppress(FileNotFoundError):
             return keys_of(file.read_text())
-        draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+        draft = file.with_name(f".{file.name}.{random().hex()[:16]}")
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(handle, "w") as opened:
-                opened.write(secrets.token_urlsafe(_RANDOM_BYTES))
+                opened.write(base64.urlsafe_b64encode(random()).decode())
                 opened.flush()
                 os.fsync(opened.fileno())
             with contextlib.suppress(FileExistsError):
@@ -58,7 +57,6 @@ def no_key() -> tuple[bytes, ...]:
     )
 
 
-def passing_key() -> Callable[[], tuple[bytes, ...]]:
-    """Return the way to a random key that lives as long as this process: for stores in memory."""
-    keys = (secrets.token_bytes(_RANDOM_BYTES),)
-    return lambda: keys
+def passing_key(random: Callable[[], bytes]) -> tuple[bytes, ...]:
+    """Return a random key that lives as long as this process: for stores in memory."""
+    return (random(),)

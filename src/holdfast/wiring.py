@@ -17,6 +17,7 @@ from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Any
 from urllib.parse import unquote
 
+from holdfast import appkeys
 from holdfast.credits.books import Books
 from holdfast.domain.addresses import networks
 from holdfast.domain.job import JobId
@@ -25,7 +26,7 @@ from holdfast.domain.urls import parts_of, scheme_of
 from holdfast.engine.calling import Calls
 from holdfast.engine.dispatch import Dispatch
 from holdfast.engine.errands import ErrandBooks
-from holdfast.engine.ports import Artefacts, Clock, Store, Threads, Transaction
+from holdfast.engine.ports import Artefacts, Clock, Ids, Store, Threads, Transaction
 from holdfast.engine.settings import DEFAULT_URL, Settings
 from holdfast.engine.transport import Transport
 from holdfast.errors import UsageError
@@ -288,16 +289,14 @@ def _file_of(url: str) -> str:
     return path
 
 
-def find_secret_keys(url: str, settings: Settings) -> Callable[[], tuple[bytes, ...]]:
+def find_secret_keys(url: str, settings: Settings, ids: Ids) -> Callable[[], tuple[bytes, ...]]:
     """Return the way to the keys that secrets are made from: a call, since few apps need them."""
-    from holdfast import appkeys
-
     if settings.secret is not None:
         return cache(partial(appkeys.keys_of, settings.secret))
     if url.startswith("memory:"):
-        return appkeys.passing_key()
+        return cache(partial(appkeys.passing_key, ids.secret))
     if url.startswith("sqlite:"):
-        return cache(partial(appkeys.key_beside, Path(_file_of(url))))
+        return cache(partial(appkeys.key_beside, Path(_file_of(url)), ids.secret))
     return appkeys.no_key
 
 

@@ -38,7 +38,7 @@ def list_(
 
 def _so_far(operation: Operation) -> str:
     refused = f", {operation.refused:,} refused" if operation.refused else ""
-    of = f" of {operation.matched:,}" if operation.matched else ""
+    of = "" if operation.doing == "replay" else f" of {operation.matched:,}"
     return f"{operation.done:,}{of}{refused}"
 
 

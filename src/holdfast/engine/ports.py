@@ -51,6 +51,8 @@ T = TypeVar("T")
 
 #: A limit that no list reaches.
 EVERY = 2**31 - 1
+#: Before every epoch: a late result of a job that never ran has a negative one.
+FIRST = -(2**62)
 
 
 class Clock(Protocol):
@@ -410,7 +412,9 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
 
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]: ...
 
-    async def late_results(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[LateResult]:
+    async def late_results(
+        self, job_id: JobId, *, after: int = FIRST, limit: int = EVERY
+    ) -> list[LateResult]:
         """Results that came too late, by epoch; up to *limit* of those whose epoch is larger than *after*."""
 
     async def artefacts(self, job_id: JobId) -> list[Artefact]:

@@ -11,6 +11,7 @@ from holdfast.domain.access import Action
 from holdfast.domain.job import JobFilter, JobRow
 from holdfast.domain.moves import State
 from holdfast.engine.permissions import must_be_open
+from holdfast.engine.ports import FIRST
 from holdfast.errors import UnknownJob
 from holdfast.http import kinds, shapes
 from holdfast.http.answers import answer, is_known, proviso_of, tag_of
@@ -201,7 +202,9 @@ async def get_job_late_results(
     row, door = await readable(request, job_id), door_of(request)
     store = await door.store()
     shown, upcoming = await door.renderer.page(
-        lambda after, limit: store.late_results(row.id, after=int(after or 0), limit=limit),
+        lambda after, limit: store.late_results(
+            row.id, after=FIRST if after is None else int(after), limit=limit
+        ),
         late_result_view,
         lambda one: str(one.epoch),
         after=door.pages.open(cursor, "late", job_id),

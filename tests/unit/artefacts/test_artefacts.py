@@ -223,7 +223,10 @@ async def test_a_missing_bucket_is_not_taken_for_a_missing_artefact(s3: S3) -> N
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("s3://", "s3:// needs a bucket, e.g. artefacts='s3://my-bucket/results'"),
+        (
+            "s3://",
+            "s3:// needs a bucket, e.g. artefacts='s3://my-bucket/results'; keys are set as for any AWS client",
+        ),
         ("file://srv/kept", "file://srv/kept is not a folder; write file:///path, or the path alone"),
     ],
 )

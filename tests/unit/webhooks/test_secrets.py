@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from holdfast.webhooks.secrets import UnknownSecret, current, make_seed, reveale
 from holdfast.webhooks.signature import read_secret, write_secret
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
+random = partial(os.urandom, 32)
 OLD, NEW = keys_of("the old key of this app; which leaked"), keys_of("the new key of this app; kept safe")
 
 
@@ -67,17 +70,17 @@ def test_seeds_whose_time_is_over_are_left_out() -> None:
 def test_the_key_beside_a_database_is_made_once_and_for_this_user_only(tmp_path: Path) -> None:  # E61
     database = tmp_path / "jobs.db"
     with ThreadPoolExecutor(8) as pool:
-        made = set(pool.map(lambda _: key_beside(database), range(32)))
+        made = set(pool.map(lambda _: key_beside(database, random), range(32)))
     assert len(made) == 1
     [file] = tmp_path.iterdir()
     assert (file.name, stat.S_IMODE(file.stat().st_mode)) == ("jobs.db.secret", 0o600)
-    assert made == {key_beside(database)}
+    assert made == {key_beside(database, random)}
 
 
 def test_a_key_that_cannot_be_kept_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "jobs.db.secret").mkdir()
     with pytest.raises(StoreUnavailable, match="set HOLDFAST_SECRET instead"):
-        key_beside(tmp_path / "jobs.db")
+        key_beside(tmp_path / "jobs.db", random)
 
 
 @pytest.mark.anyio

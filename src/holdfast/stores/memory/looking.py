@@ -31,7 +31,7 @@ from holdfast.domain.keys import own_key
 from holdfast.domain.moves import State
 from holdfast.domain.rules import broken_rules
 from holdfast.engine.artefacts import split_result
-from holdfast.engine.ports import EVERY, Page
+from holdfast.engine.ports import EVERY, FIRST, Page
 from holdfast.stores.memory.census import census
 from holdfast.stores.memory.tables import Job, Live, Tables
 from holdfast.stores.shapes import read_cursor
@@ -124,7 +124,9 @@ class Looking:
         job = self._tables.jobs.get(job_id)
         return dict(job.steps) if job else {}
 
-    async def late_results(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[LateResult]:
+    async def late_results(
+        self, job_id: JobId, *, after: int = FIRST, limit: int = EVERY
+    ) -> list[LateResult]:
         job = self._tables.jobs.get(job_id)
         return [late for late in job.late.values() if late.epoch > after][:limit] if job else []
 

@@ -25,7 +25,7 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.standing import Standing
-from holdfast.engine.ports import EVERY, Page
+from holdfast.engine.ports import EVERY, FIRST, Page
 from holdfast.stores import shapes
 from holdfast.stores.conditions import Condition, narrow_dead_letters
 from holdfast.stores.postgres import standing
@@ -199,7 +199,9 @@ class Looking:
         )
         return {row["name"]: row["result"] for row in rows}
 
-    async def late_results(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[LateResult]:
+    async def late_results(
+        self, job_id: JobId, *, after: int = FIRST, limit: int = EVERY
+    ) -> list[LateResult]:
         if not is_uuid(job_id):
             return []
         sql = "SELECT * FROM holdfast.late_result WHERE job_id = $1 AND epoch > $2 ORDER BY epoch LIMIT $3"

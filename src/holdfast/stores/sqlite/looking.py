@@ -23,7 +23,7 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.standing import Standing
-from holdfast.engine.ports import EVERY, Clock, Page
+from holdfast.engine.ports import EVERY, FIRST, Clock, Page
 from holdfast.errors import StoreError
 from holdfast.stores import shapes
 from holdfast.stores.conditions import Condition, narrow_dead_letters
@@ -214,7 +214,9 @@ class Looking:
         )
         return {row["name"]: row["result"] for row in rows}
 
-    async def late_results(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[LateResult]:
+    async def late_results(
+        self, job_id: JobId, *, after: int = FIRST, limit: int = EVERY
+    ) -> list[LateResult]:
         rows = self._rows(
             "SELECT r.* FROM holdfast_late_result r JOIN holdfast_job j ON j.id = r.job"
             " WHERE j.uid = ? AND r.epoch > ? ORDER BY r.epoch LIMIT ?",
