@@ -50,10 +50,13 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         return row
 
     async def result(self, job_id: str, timeout: Duration | None = None) -> Any:
-        """Wait for the end and give the result, wherever it is kept. `JobFailed` when there is none, `ResultExpired` when
-        it was removed, `TimeoutError` when time is up."""
+        """Wait for the end and return the result as the type that its task's function names, or as JSON data where this app
+        does not know the task. Raise `JobFailed` when there is none, `ResultExpired` when it was removed, `TimeoutError`
+        when time is up."""
         row = await self.wait(job_id, timeout)
-        return await (await self.engine()).result_of(row)
+        engine = await self.engine()
+        result, task = await engine.result_of(row), engine.tasks.get(row.task)
+        return result if task is None else task.returns.read(result)
 
     async def artefact(self, reference: str) -> bytes:
         """What a handler has kept by `job.artefact(…)`, or a large result as JSON. `ResultExpired` when it was removed."""

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from holdfast.engine.payload import Signature, encode, result_reader, size
+from holdfast.engine.payload import Signature, encode, size
+from holdfast.engine.results import returned_by
 from holdfast.errors import PayloadError, UsageError
 
 if TYPE_CHECKING:
@@ -222,6 +223,6 @@ def test_whatever_json_can_hold_comes_back_the_same(
 def test_results_are_read_as_the_return_type_or_as_they_are() -> None:  # E47
     def f() -> Item: ...  # type: ignore[empty-body]
 
-    read = result_reader(f)
+    read = returned_by(f).read
     assert read({"sku": "a", "price": "1.5"}) == Item("a", Decimal("1.5"))
     assert read({"old": "shape"}) == {"old": "shape"}

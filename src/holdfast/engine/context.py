@@ -16,8 +16,9 @@ from holdfast.domain.moves import State
 from holdfast.domain.verdict import Complete
 from holdfast.engine.artefacts import Keeper
 from holdfast.engine.attempt_log import AttemptLog
-from holdfast.engine.payload import decode_any, encode
+from holdfast.engine.payload import decode_any
 from holdfast.engine.ports import Clock, Store
+from holdfast.engine.results import ANYTHING, ResultType, returned_by
 from holdfast.errors import StoreUnavailable, UsageError
 from holdfast.logs import Log
 
@@ -126,6 +127,7 @@ class Job:
         "completed",
         "given",
         "resources",
+        "returns",
         "said",
     )
 
@@ -149,6 +151,7 @@ class Job:
         self.completed = False  #: set when `transaction()` has committed the job's end
         self.calls: Calls | None = None  #: the worker's guards of dependencies
         self.given: Any = None  #: leave of the worker's for a call of the dependency that the task names
+        self.returns: ResultType | None = None  #: what its handler returns
         self.resources = resources  #: what `@app.lifespan` gave
         self.awaits: dict[JobId, Lane] | None = None  #: queued jobs that its handler waits for now
 
@@ -217,7 +220,8 @@ class Job:
     async def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Do *function* once for this job: its result is recorded, and a later attempt gets it without a call.
 
-        The result must be JSON. While the store is away it waits to be recorded, as long as the lease lasts. A step whose
+        The result is stored as JSON and given back as the type that *function* says it returns; `PayloadError` when it
+        would be another one. While the store is away it waits to be recorded, as long as the lease lasts. A step whose
         attempt lost its lease raises `LeaseLost` and records nothing.
         """
         given: object = function
@@ -228,15 +232,16 @@ class Job:
         )
         if self._steps is None:
             self._steps = await self._store.steps(self.id)
+        returns = returned_by(function)
         if word("name", name) in self._steps:
-            return decode_any(self._steps[name])
+            return returns.read(decode_any(self._steps[name]))
         result = function(*args, **kwargs)
         if inspect.isawaitable(result):
             result = await result
-        text = encode(result, what=f"the result of step {name!r}")
+        text = returns.write(result, f"the result of step {name!r}")
         await self._record(name, text)
         self._steps[name] = text
-        return decode_any(text)
+        return returns.read(decode_any(text))
 
     async def _record(self, name: str, text: str) -> None:
         """Until the store has answered: what the step did is done, and may have been paid for. The lease's epoch makes a
@@ -285,7 +290,8 @@ class Job:
 
         On leaving the block the job is completed with *result*, fenced by its lease. `LeaseLost` rolls back.
         """
-        text = await self._keeper.keep_result(self.lease, encode(result, what="the result"))
+        returns = self.returns or ANYTHING
+        text = await self._keeper.keep_result(self.lease, returns.write(result, "the result"))
         async with self._store.transaction() as connection:
             yield connection
             spent = self._clock.monotonic() - self._started

@@ -14,7 +14,6 @@ from holdfast.domain.moves import Kind, State
 from holdfast.domain.outside import LEASE, Done, Failed, Outcome, PutBack, Reply, Report
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
 from holdfast.engine.artefacts import Keeper
-from holdfast.engine.payload import encode
 from holdfast.engine.ports import Answer, Store
 from holdfast.engine.tasks import Task
 from holdfast.errors import Conflict, UnknownJob, UsageError
@@ -57,9 +56,9 @@ class Outside:
 
     async def end(self, job_id: JobId, outcome: Outcome, *, generation: int, worker: str) -> Report:
         """What came of it, from whoever executed it, even when its `begin` was not heard of."""
-        verdict = _verdict(outcome, self.codes)
         for _ in range(TRIES):
             row = await self._outside_job(job_id)
+            verdict = _verdict(outcome, self.tasks[row.task], self.codes)
             if row.generation != generation or row.state not in (State.QUEUED, State.PROCESSING):
                 answer = await self.store.settle_unheld(job_id, generation, verdict, by=worker)
                 return await self._told(answer, job_id)
@@ -116,10 +115,10 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:LONGEST_WHY])
 
 
-def _verdict(outcome: Outcome, codes: Mapping[str, Code]) -> Verdict:
+def _verdict(outcome: Outcome, task: Task[Any, Any], codes: Mapping[str, Code]) -> Verdict:
     match outcome:
         case Done(result):
-            return Complete(encode(result, what="the result"))
+            return Complete(task.returns.write(result, "the result"))
         case Failed(code, detail):
             return Bury(Failure.of(code, detail, codes))
         case PutBack(delay, why):

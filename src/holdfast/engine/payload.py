@@ -9,10 +9,12 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from math import isfinite
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 
+from holdfast.engine.annotations import decode_foreign, encode_foreign, resolve
+from holdfast.engine.valuetypes import ValueType
 from holdfast.errors import PayloadError, UsageError
 
 #: How many calls are put into words at a time.
@@ -24,23 +26,11 @@ DEEPEST = 100
 _ENCODER_LIMIT_HINT = "store large data elsewhere and pass a reference"
 
 
-def _encode_foreign(value: Any) -> Any:
-    dump = getattr(value, "model_dump", None)  # pydantic
-    if callable(dump):
-        return dump(mode="json")
-    raise NotImplementedError(f"a {type(value).__name__} cannot be stored as JSON")
-
-
-def _decode_foreign(kind: type, value: Any) -> Any:
-    validate = getattr(kind, "model_validate", None)  # pydantic
-    return validate(value) if callable(validate) else value
-
-
 class UnreadablePayload(PayloadError):
     """What is stored does not fit the task any more: the job cannot be run, now or later."""
 
 
-encoder = msgspec.json.Encoder(enc_hook=_encode_foreign)
+encoder = msgspec.json.Encoder(enc_hook=encode_foreign)
 decode_any = msgspec.json.Decoder().decode
 
 
@@ -48,7 +38,7 @@ def encode(value: Any, *, what: str) -> str:
     """JSON text of *value*; a `PayloadError` says what cannot be stored."""
     try:
         text = encoder.encode(value).decode()
-        if "null" in text and _has_not_a_number(msgspec.to_builtins(value, enc_hook=_encode_foreign)):
+        if "null" in text and _has_not_a_number(msgspec.to_builtins(value, enc_hook=encode_foreign)):
             raise ValueError("it holds NaN or Infinity, which JSON does not have")
         if _may_be_deep(text) and is_deep(decode_any(text)):
             raise ValueError(f"it is nested more than {DEEPEST} deep")
@@ -95,7 +85,7 @@ class Signature:
 
     def __init__(self, function: Callable[..., Any], task: str) -> None:
         self.task = task
-        hints = _hints(function)
+        hints = resolve(function)
         try:
             parameters = inspect.signature(function).parameters
         except (TypeError, ValueError):  # of a type or a function that is written in C
@@ -110,7 +100,7 @@ class Signature:
         self._defaults: dict[str, Any] = {}
         self._rest: str | None = None  # *args
         self._extra: str | None = None  # **kwargs
-        fields: list[tuple[str, Any, Any]] = []
+        fields: list[Any] = []
         for name, parameter in parameters.items():
             if name == "job":
                 continue
@@ -132,9 +122,10 @@ class Signature:
                 self._by_name.add(name)
             # A default is not stored: the function's own applies when the job runs.
             fields.append((name, kind, msgspec.UNSET))
-        self._decoder = _decoder(
-            task, [field if field[0] not in self._required else field[:2] for field in fields]
-        )
+        fields = [field if field[0] not in self._required else field[:2] for field in fields]
+        kinds = {field[0]: ValueType(field[1]) for field in fields}
+        self._doubtful = [(name, kind) for name, kind in kinds.items() if not kind.is_settled]
+        self._decoder = _decoder(task, [(name, kinds[name].kind, *default) for name, _, *default in fields])
         self._plain = self._rest is None and self._extra is None
         self._all_by_place = self._plain and self._required <= set(self._places)
         self._width = len(self._places)
@@ -183,9 +174,21 @@ class Signature:
                 f"the arguments of {self.task}() take {size(text):,} bytes, the limit is {limit:,}; {_ENCODER_LIMIT_HINT}"
             )
         try:
-            self._decoder.decode(text)
+            struct = self._decoder.decode(text)
         except (msgspec.ValidationError, ValueError, RecursionError) as error:
             raise PayloadError(f"the arguments of {self.task}() do not fit its signature: {error}") from error
+        return self._checked(arguments, struct, text)
+
+    def _checked(self, arguments: Mapping[str, Any], struct: Any, text: str) -> str:
+        """Return *text*, or raise `PayloadError` when an argument would arrive as something else than what was sent."""
+        for name, kind in self._doubtful:
+            if name in arguments and not kind.keeps(arguments[name]):
+                told = kind.change(arguments[name], getattr(struct, name), f"the argument {name}")
+                if told is not None:
+                    raise PayloadError(
+                        f"{self.task}() cannot be enqueued: {told};"
+                        " annotate the argument with its type, or pass plain JSON"
+                    )
         return text
 
     def dump_many(self, calls: Iterable[Any], limit: int) -> list[str]:
@@ -212,18 +215,18 @@ class Signature:
         """`dump` for each, in two calls where nothing is wrong: one that encodes them all, one that checks them all."""
         try:
             data = encoder.encode_lines(calls)
-            self._decoder.decode_lines(data)
+            structs = self._decoder.decode_lines(data)
             texts = data.decode().split("\n")[:-1]
         except Exception:
-            texts = []
+            structs, texts = [], []
         if len(texts) != len(calls):  # something is wrong, or ready-made JSON holds a line break
             return [self.dump(arguments, limit) for arguments in calls]
         # `dump` says in our words what is wrong with it, and knows a null that was NaN from one that was None.
         return [
             self.dump(arguments, limit)
             if "null" in text or size(text) > limit or _may_be_deep(text)
-            else text
-            for arguments, text in zip(calls, texts, strict=True)
+            else self._checked(arguments, struct, text)
+            for arguments, struct, text in zip(calls, structs, texts, strict=True)
         ]
 
     def named(self, payload: str) -> dict[str, Any]:
@@ -261,45 +264,8 @@ class Signature:
         return args, kwargs
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return get_type_hints(function)
-    except (
-        Exception
-    ):  # a name that exists for the type checker only: the arguments are then checked as JSON, untyped
-        return {}
-
-
 def _decoder(task: str, fields: list[Any]) -> msgspec.json.Decoder[Any]:
-    """A decoder for these fields; a field whose type msgspec cannot handle is taken as it comes, the others are checked."""
-
-    def build(fields: list[Any]) -> msgspec.json.Decoder[Any]:
-        name = "".join(letter if letter.isalnum() else "_" for letter in task) or "task"
-        struct = msgspec.defstruct(f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
-        return msgspec.json.Decoder(struct, dec_hook=_decode_foreign)
-
-    try:
-        return build(fields)
-    except (TypeError, ValueError, NameError):
-        return build([field if _is_known(field[1]) else (field[0], Any, *field[2:]) for field in fields])
-
-
-def _is_known(kind: Any) -> bool:
-    try:
-        msgspec.json.Decoder(kind, dec_hook=_decode_foreign)
-    except (TypeError, ValueError, NameError):
-        return False
-    return True
-
-
-def result_reader(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Turns a task's stored result into its return type; where that does not fit (any more), gives it as it is."""
-    kind = _hints(function).get("return", Any)
-
-    def read(result: Any) -> Any:
-        try:
-            return msgspec.convert(result, kind, dec_hook=_decode_foreign)
-        except (msgspec.ValidationError, TypeError, ValueError):
-            return result
-
-    return read
+    """Return a decoder for these fields."""
+    name = "".join(letter if letter.isalnum() else "_" for letter in task) or "task"
+    struct = msgspec.defstruct(f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(struct, dec_hook=decode_foreign)

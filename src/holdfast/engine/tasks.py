@@ -20,8 +20,9 @@ from holdfast.domain.knobs import moment, optional_span, whole, word
 from holdfast.domain.limits import Limits
 from holdfast.domain.policy import Retry
 from holdfast.engine import dedupe
-from holdfast.engine.payload import Signature, UnreadablePayload, encode, result_reader
+from holdfast.engine.payload import Signature, UnreadablePayload, encode
 from holdfast.engine.ports import Retention
+from holdfast.engine.results import returned_by
 from holdfast.errors import UsageError
 
 P = ParamSpec("P")
@@ -113,7 +114,7 @@ class Handle(Generic[R_co]):
     async def result(self, timeout: Duration | None = None) -> R_co:
         """Wait for the end and give the result. `JobFailed` when there is none, `ResultExpired` when it was removed,
         `TimeoutError` when time is up."""
-        return cast(R_co, self._task.read_result(await self._sender.result(self.id, timeout)))
+        return cast(R_co, await self._sender.result(self.id, timeout))
 
     async def job(self) -> JobRow:
         """The job's row as it is now."""
@@ -162,7 +163,7 @@ class Task(Generic[P, R_co]):
         self.lane = Lane(policy.queue, name, policy.depends_on or "")
         self.upgraders: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
         self.adopt(policy)
-        self.read_result = result_reader(function)
+        self.returns = returned_by(function)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function

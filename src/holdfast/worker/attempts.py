@@ -104,6 +104,7 @@ class Executors:
             args, kwargs = self._arguments(task, claimed)
             if task.signature.takes_job:
                 kwargs["job"] = running.job
+            running.job.returns = task.returns
             run_as(running.job)
             if task.policy.execute == "process":
                 running.child = await self._processes.take(
@@ -204,7 +205,7 @@ class Executors:
         if not task.policy.store_result:
             return Complete(None)
         try:
-            text = encode(result, what="the result")
+            text = task.returns.write(result, "the result")
         except PayloadError as error:
             return Bury(Failure.of("RESULT_INVALID", str(error)))
         if size(text) > self._limit:
