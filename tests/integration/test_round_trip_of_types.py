@@ -5,6 +5,7 @@ One table of types is tried as arguments, results and results of steps, annotate
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from holdfast import THIS_JOB, Holdfast, Job, JobFailed, PayloadError
-from holdfast.engine.roundtrip import is_plain, is_same
 from tests.integration.world import SOON, Database, new_app, work
 
 pytestmark = pytest.mark.anyio
@@ -207,11 +207,23 @@ REFUSED: dict[str, tuple[Any, Any]] = {
     "list or set": (set[int] | list[int], [3]),
     "hidden password": (Login, Login(password=SecretStr("hunter2"))),
     "decimal in a dict": (dict[str, Any], {"a": {"b": [Decimal(1)]}}),
-    "enum in a dict": (dict[str, Any], {"a": Mode.FAST}),
     "tuple in a list": (list, [(1, 2)]),
     "set for object": (object, {1}),
     "dataclass in an open field": (Loose, Loose(IBAN)),
 }
+
+
+def is_plain(value: Any) -> bool:
+    """Whether JSON keeps it: read again, it is equal. Members of text and int enums are equal to what they become."""
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except TypeError:
+        return False
+
+
+def is_identical(one: Any, other: Any) -> bool:
+    same = one == other or (isinstance(one, Thing) and vars(one) == vars(other))
+    return type(one) is type(other) and same
 
 
 def annotated(function: Callable[..., Any], **kinds: Any) -> Callable[..., Any]:
@@ -238,7 +250,7 @@ def giver(value: Any, **kinds: Any) -> Callable[..., Any]:
 
 def differences(wanted: dict[str, Any], got: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     assert wanted.keys() == got.keys()
-    return {name: (wanted[name], got[name]) for name in wanted if not is_same(wanted[name], got[name])}
+    return {name: (wanted[name], got[name]) for name in wanted if not is_identical(wanted[name], got[name])}
 
 
 @pytest.fixture
@@ -277,7 +289,7 @@ async def test_arguments_without_an_annotation_arrive_as_they_were_sent_or_are_r
                 with pytest.raises(PayloadError, match="annotate the argument"):
                     await task.enqueue_many([{"value": value}])
         await work(app)
-    plain = {name: value for name, (_, value) in EXACT.items() if is_plain(value)}
+    plain = {name: json.loads(json.dumps(value)) for name, (_, value) in EXACT.items() if is_plain(value)}
     assert differences(plain, got) == {}
     assert refused.keys() == EXACT.keys() - plain.keys()
     assert refused["decimal"] == (

@@ -18,8 +18,6 @@ from uuid import UUID
 
 import msgspec
 
-#: Types that say nothing about what is inside of them.
-_OPEN = frozenset({Any, object, list, dict, tuple, set, frozenset})
 #: Types that name exactly what a value comes back as, and those that do so with what is inside of them.
 _LEAVES = frozenset(
     {NoneType, bool, int, float, str, bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID}
@@ -68,14 +66,6 @@ def resolve(function: Callable[..., Any]) -> dict[str, Any]:
         return get_type_hints(function)
     except Exception:
         return {}
-
-
-def is_open(kind: Any) -> bool:
-    """Return whether *kind* leaves open what a value, or a value inside of it, is."""
-    try:
-        return kind in _OPEN or any(map(is_open, get_args(kind)))
-    except TypeError:  # an argument that cannot be hashed, as in Literal or Annotated
-        return False
 
 
 def is_settled(kind: Any) -> bool:

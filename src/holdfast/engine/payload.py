@@ -182,8 +182,9 @@ class Signature:
     def _checked(self, arguments: Mapping[str, Any], struct: Any, text: str) -> str:
         """Return *text*, or raise `PayloadError` when an argument would arrive as something else than what was sent."""
         for name, kind in self._doubtful:
-            if name in arguments and not kind.keeps(arguments[name]):
-                told = kind.change(arguments[name], getattr(struct, name), f"the argument {name}")
+            value, found = arguments.get(name), getattr(struct, name)
+            if value != found and name in arguments:
+                told = kind.change(value, found, f"the argument {name}")
                 if told is not None:
                     raise PayloadError(
                         f"{self.task}() cannot be enqueued: {told};"

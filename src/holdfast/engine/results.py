@@ -13,6 +13,9 @@ from holdfast.engine.payload import decode_any, encode
 from holdfast.engine.valuetypes import ValueType
 from holdfast.errors import PayloadError
 
+#: What JSON keeps as it is.
+_SCALARS = frozenset({bool, int, float, str})
+
 
 class ResultType:
     """A type that functions return: how its values are written and read."""
@@ -23,8 +26,10 @@ class ResultType:
     def write(self, value: Any, what: str) -> str:
         """Return *value* as JSON; raise `PayloadError` when it would be another one after `read`."""
         text = encode(value, what=what)
-        if not self._type.keeps(value):
-            self._compare(value, decode_any(text), what)
+        if type(value) not in _SCALARS:
+            stored = decode_any(text)
+            if stored != value or not self._type.keeps_plain:
+                self._compare(value, stored, what)
         return text
 
     def read(self, stored: Any) -> Any:

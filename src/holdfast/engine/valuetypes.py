@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.engine.annotations import as_annotated, convert, is_open, is_settled, readable
-from holdfast.engine.roundtrip import difference, is_plain, is_same
+from holdfast.engine.annotations import as_annotated, convert, is_settled, readable
+from holdfast.engine.roundtrip import difference, is_same
 
 
 class ValueType:
@@ -15,13 +15,8 @@ class ValueType:
         #: What fits it comes back as nothing else: there is nothing to compare.
         self.is_settled = is_settled(annotation)
         self.kind = annotation if self.is_settled else readable(annotation)
-        # A union may turn a list into a set; all other types do so on purpose.
-        self._keeps_plain = self.kind is annotation or self.kind is Any
-        self._is_open = is_open(self.kind)
-
-    def keeps(self, value: Any) -> bool:
-        """Return whether *value* surely comes back as it is, without looking at what it becomes."""
-        return self._keeps_plain and is_plain(value)
+        #: Plain JSON that fits it stays as it is, or is changed on purpose; a union may turn a list into a set.
+        self.keeps_plain = self.kind is annotation or self.kind is Any
 
     def read(self, stored: Any) -> Any:
         """Return decoded JSON as this type; raise an exception where it does not fit."""
@@ -29,8 +24,7 @@ class ValueType:
 
     def change(self, value: Any, found: Any, place: str) -> str | None:
         """Return what is lost where *value* comes back as *found*; None when it is the same, or what the annotation asks for."""
-        exact = self._is_open
-        if is_same(value, found, exact=exact):
+        if is_same(value, found):
             return None
         wanted = as_annotated(value, self.kind)
-        return None if is_same(wanted, found, exact=exact) else difference(wanted, found, place)
+        return None if is_same(wanted, found) else difference(wanted, found, place)
