@@ -20,6 +20,7 @@ from holdfast.domain.knobs import a_function, typed, word
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.limits import Limits, whole_queue
 from holdfast.domain.moves import Kind
+from holdfast.domain.near import near
 from holdfast.domain.outbox import TopicPolicy, check_name
 from holdfast.domain.policy import Retry
 from holdfast.domain.schedule import Missed, Schedule, When
@@ -162,9 +163,9 @@ class Declaring(ABC):
         """Enqueue a task by the clock: `@app.schedule(Cron("0 7 * * mon-fri", zone="Europe/Berlin"))` above
         `@app.task`, or `app.schedule(task, Every("5m"))`. *missed* says what becomes of ticks at which nobody was
         there: "once" (one job for all of them), "skip" or "all". *name* tells schedules of one task apart."""
-        if unknown := options.keys() - schedules.OPTIONS:
+        if unknown := sorted(options.keys() - schedules.OPTIONS):
             raise UsageError(
-                f"no schedule option {', '.join(sorted(unknown))}; there are: {', '.join(schedules.OPTIONS)}"
+                f"no schedule option {', '.join(unknown)}; {near(unknown[0], schedules.OPTIONS)}"
             )
         if not 1 <= len(given) <= 2 or isinstance(given[-1], Task):
             raise UsageError("a schedule says when: @app.schedule(Every(…)), or app.schedule(task, Cron(…))")
@@ -275,7 +276,9 @@ class Declaring(ABC):
         known = {kind.name: kind for kind in Kind}
         unknown = [str(kind)[:40] for kind in kinds if kind not in known]
         if unknown or not kinds:
-            raise UsageError(f"no event {', '.join(unknown) or 'named'}; there are: {', '.join(known)}")
+            raise UsageError(
+                f"no event {', '.join(unknown) or 'named'}; {near(''.join(unknown[:1]), list(known))}"
+            )
 
         def keep(hook: Hook) -> Hook:
             a_function("a hook", hook, "a function")

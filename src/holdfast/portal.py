@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+from holdfast.domain.near import near
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Threads
 from holdfast.verbs import Verbs
@@ -98,7 +99,8 @@ class SyncVerbs:
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         if verb.startswith("_") or not inspect.iscoroutinefunction(getattr(Verbs, verb, None)):
-            raise AttributeError(f"no verb {verb}; those of an app can be called here, without await")
+            verbs = [name for name in dir(Verbs) if inspect.iscoroutinefunction(getattr(Verbs, name))]
+            raise AttributeError(f"app.sync has no verb {verb[:60]}; {near(verb[:60], verbs)}")
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return self._portal.wait_for(getattr(self._portal, verb)(*args, **kwargs))

@@ -22,6 +22,7 @@ from holdfast.domain.job import (
     WorkerRow,
     named,
 )
+from holdfast.domain.knobs import optional_span
 from holdfast.domain.lanes import Held
 from holdfast.domain.moves import State
 from holdfast.domain.outside import Outcome, Report
@@ -91,7 +92,9 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
     ) -> None:
         """Start nothing more of a queue, task, lane, dependency or duty, until `resume` or for a *duration*. What runs
         goes on. No job is touched, so it costs the same however many wait."""
-        await (await self.engine()).pause(kind, name, span=optional(duration), reason=reason, by=by)
+        await (await self.engine()).pause(
+            kind, name, span=optional_span("duration", duration), reason=reason, by=by
+        )
 
     async def resume(self, name: str, *, kind: str = "queue", by: str = "api") -> bool:
         """End a pause; whether there was one."""
@@ -113,7 +116,9 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         self, name: str, *, duration: Duration | None = None, reason: str = "", by: str = "api"
     ) -> Breaker:
         """Hold back all calls to a dependency for *duration* (its cooldown), whatever its workers saw; then trials begin."""
-        return await (await self.engine()).open_breaker(name, span=optional(duration), reason=reason, by=by)
+        return await (await self.engine()).open_breaker(
+            name, span=optional_span("duration", duration), reason=reason, by=by
+        )
 
     async def close_breaker(self, name: str, *, reason: str = "", by: str = "api") -> Breaker:
         """Let calls to a dependency begin again, without trials."""

@@ -174,6 +174,7 @@ def test_a_worker_can_end_by_itself_when_nothing_is_left(shop: Shop) -> None:
 def test_up_says_how_to_enqueue_and_works(shop: Shop) -> None:
     up = shop.start("up", "shop:app")
     eventually(lambda: shop.told("worker.started"), "the worker to start")
+    assert [line["queues"] for line in shop.told("worker.started")] == ["all"]
     code = "from shop import *; app.sync.publish('orders', 1)"
     assert zygote.run([sys.executable, "-c", code], cwd=shop.folder, env=ENVIRONMENT).returncode == 0
     eventually(lambda: "published" in shop.run("outbox", "list", "--app", "shop:app").stdout, "its relay")

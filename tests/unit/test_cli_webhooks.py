@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import structlog
 
+from holdfast import Holdfast
 from holdfast.cli import main
 
 
@@ -56,3 +59,31 @@ def test_a_webhook_is_made_steered_and_removed(capsys: pytest.CaptureFixture[str
 def test_an_address_that_leads_inside_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["webhooks", "create", "http://169.254.169.254/"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_test_without_a_worker_says_so_at_once_and_sends_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = str(told(capsys, "create", "https://1.1.1.1/hook")["id"])
+    assert main(["webhooks", "test", name]) == 1
+    assert capsys.readouterr().err == (
+        "holdfast: no worker serves the queue 'holdfast.webhooks', so nothing was sent; start one: holdfast worker MODULE:APP\n"
+    )
+    assert main(["jobs", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["jobs"] == []
+
+
+def test_a_test_that_takes_too_long_ends_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    name = str(told(capsys, "create", "https://1.1.1.1/hook")["id"])
+    asyncio.run(_open_a_session())
+    assert main(["webhooks", "test", name, "--timeout", "10ms"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("holdfast: job ")
+    assert "is still queued after 10ms. " in said
+    assert said.count("\n") == 1
+
+
+async def _open_a_session() -> None:
+    """A worker that lives and does nothing."""
+    async with Holdfast() as app:
+        await (await app.engine()).store.open_session("w1", timedelta(minutes=1))

@@ -34,11 +34,8 @@ def test_a_heart_beats_three_times_in_a_lease_unless_told() -> None:
 @pytest.mark.parametrize(
     ("given", "environment", "words"),
     [
-        (
-            {"leese": "1s"},
-            {},
-            "no setting leese; there are: artefacts, broker, child_jobs, child_memory, concurrency, dispatch, grace,",
-        ),
+        ({"leese": "1s"}, {}, "no setting leese; did you mean lease?"),
+        ({"xyz": 1}, {}, "no setting xyz; there are: artefacts, broker, child_jobs, child_memory,"),
         ({"artefacts": "ftp://x/y"}, {}, "artefacts: 'ftp' is no place to keep artefacts; use a folder,"),
         ({}, {"HOLDFAST_ARTEFACTS": "gs://bucket"}, "HOLDFAST_ARTEFACTS: 'gs' is no place to keep artefacts"),
         ({"keep_logs": "sometimes"}, {}, "keep_logs is 'sometimes'; it is one of failed, always, never"),

@@ -104,7 +104,7 @@ def test_what_is_no_function_cannot_be_a_task(app: Holdfast) -> None:
         ("mail", "'mail' is no function; write @app.task above one"),
         (None, "None is no function"),
         (functools.partial(print, 1), "has no name; give its task one: name="),
-        (int, "the arguments of int cannot be read"),
+        (int, "int is a class; a task is a function"),
         (yields, "yields; a task returns its result"),
         (yields_too, "yields; a task returns its result"),
     ]

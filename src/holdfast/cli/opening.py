@@ -45,7 +45,7 @@ def load_app(name: str) -> Holdfast:
         except AttributeError:
             raise UsageError(_no_attribute(module_name, attribute, found, part)) from None
     if not isinstance(found, Holdfast):
-        raise UsageError(f"{name} is a {type(found).__name__}, not a Holdfast app")
+        raise UsageError(_no_app(module_name, name, found))
     return found
 
 
@@ -82,13 +82,31 @@ def _no_module(name: str, missing: str) -> str:
     return f"no module {missing!r} (tried to import {name}); {hint}"
 
 
-def _no_attribute(module: str, attribute: str, holder: object, part: str) -> str:
+def _no_app(module: str, name: str, found: object) -> str:
+    apps = _apps(sys.modules[module])
+    hint = (
+        f"did you mean {' or '.join(f'{module}:{key}' for key in apps)}?"
+        if apps
+        else "name one: app = Holdfast(…)"
+    )
+    return f"{name} is a {type(found).__name__}, not a Holdfast app; {hint}"
+
+
+def _apps(holder: object) -> list[str]:
     from holdfast.app import Holdfast
 
-    apps = [key for key, value in vars(holder).items() if isinstance(value, Holdfast)]
+    return [key for key, value in vars(holder).items() if isinstance(value, Holdfast)]
+
+
+def _no_attribute(module: str, attribute: str, holder: object, part: str) -> str:
+    apps = _apps(holder)
     near = difflib.get_close_matches(part, [key for key in vars(holder) if not key.startswith("_")], 3, 0.5)
     names = apps or near
-    hint = f"did you mean {' or '.join(f'{module}:{key}' for key in names)}?" if names else "it has no app"
+    hint = (
+        f"did you mean {' or '.join(f'{module}:{key}' for key in names)}?"
+        if names
+        else "write app = Holdfast(…) there"
+    )
     return f"{module} has no {attribute!r}; {hint}"
 
 

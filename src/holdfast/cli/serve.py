@@ -83,6 +83,7 @@ async def answering(
         yield
         return
     try:
+        from holdfast.http.access import is_loopback
         from holdfast.http.serving import address_of, listen, served
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("holdfast"):
@@ -91,7 +92,15 @@ async def answering(
     with listen(*at) as listening:
         async with served(app, listening, at[0], no_auth=no_auth, rate=rate):
             address = f"{address_of(listening)}/api/v1"
-            key = "" if no_auth else ' -H "Authorization: Bearer $KEY"'
+            keys = [] if no_auth else await app.keys()
             print(f"API:               {address}", flush=True)
-            print(f"look (HTTP):       curl{key} {address}/jobs", flush=True)
+            if is_loopback(at[0]) and not keys:
+                print(f"look (HTTP):       curl {address}/jobs", flush=True)
+            else:
+                make = "" if keys else ", made by `holdfast keys create`"
+                head = '-H "Authorization: Bearer $KEY"'
+                print(
+                    f"look (HTTP):       curl {head} {address}/jobs  ($KEY is a key of the API{make})",
+                    flush=True,
+                )
             yield

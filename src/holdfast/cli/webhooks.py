@@ -174,11 +174,21 @@ def send_test(
     as_json: JsonOption = False,
 ) -> None:
     """Send it a message about nothing, and say what it answered. A worker must be running."""
+    from holdfast.errors import HoldfastError
+    from holdfast.webhooks.choosing import QUEUE
 
     async def send(app: Holdfast) -> Any:
+        await app.webhook(webhook_id)
+        if not any(worker.serves(QUEUE) for worker in await app.workers()):
+            raise HoldfastError(
+                f"no worker serves the queue {QUEUE!r}, so nothing was sent; start one: holdfast worker MODULE:APP"
+            )
         job_id = await app.test_webhook(webhook_id)
         engine = await app.engine()
-        return await engine.wait(job_id, timeout)
+        try:
+            return await engine.wait(job_id, timeout)
+        except TimeoutError as error:
+            raise HoldfastError(str(error)) from None
 
     row = ask(app, url, send)
     if as_json:

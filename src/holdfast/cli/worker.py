@@ -148,7 +148,7 @@ def how_to(app: Holdfast, name: str) -> list[str]:
         enqueue = f"{name} has no tasks yet; decorate a function with @{name.partition(':')[2]}.task"
     else:
         module, function = task.function.__module__, task.function.__qualname__
-        arguments = ", ".join(f"{argument}=…" for argument in sorted(task.signature.names))
+        arguments = ", ".join(f"{argument}=…" for argument in task.signature.required)
         enqueue = f"from {module} import {function}; {function}.enqueue_sync({arguments})"
     return [f"enqueue (Python):  {enqueue}", f"look (shell):      holdfast jobs list --app {name}"]
 

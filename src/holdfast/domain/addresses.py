@@ -15,6 +15,9 @@ from urllib.parse import urlsplit
 from holdfast.errors import TargetNotAllowed, UsageError
 
 Address = IPv4Address | IPv6Address
+PRIVATE = (
+    "its address is not a public one; HOLDFAST_OUTBOUND_ALLOW opens networks of your own, e.g. 10.1.0.0/16"
+)
 Network = IPv4Network | IPv6Network
 
 _CLOSED_V4 = tuple(
@@ -144,7 +147,7 @@ def read_target(url: object, allowed: Sequence[Network] = ()) -> Target:
         raise TargetNotAllowed(f"port {port} is closed; use 80, 443 or one above 1023 that is no database's")
     address = _read_host(host)
     if address is not None and not is_open(address, allowed):
-        raise TargetNotAllowed("its address is not a public one")
+        raise TargetNotAllowed(PRIVATE)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(url=url, scheme=scheme, host=host, port=port, path=path, address=address)
 

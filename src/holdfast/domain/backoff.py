@@ -16,6 +16,7 @@ from math import inf
 from typing import Literal
 
 from holdfast.domain.duration import Duration, duration
+from holdfast.domain.knobs import any_span
 from holdfast.errors import UsageError
 
 Curve = Callable[[int], timedelta]
@@ -41,21 +42,21 @@ def _is_number(value: object) -> bool:
 
 
 def exponential(base: Duration, factor: float = 2.0) -> Curve:
-    start = duration(base)
+    start = any_span("base", base)
     if not _is_number(factor) or not 1 <= factor < inf:
         raise UsageError(f"factor is {factor!r:.40}; a backoff that shrinks is a retry storm, use 1 or more")
     return lambda attempt: _scaled(start, factor, min(attempt - 1, _STEEPEST))
 
 
 def polynomial(base: Duration, power: float = 2.0) -> Curve:
-    start = duration(base)
+    start = any_span("base", base)
     if not _is_number(power) or not 0 <= power < inf:
         raise UsageError(f"power is {power!r:.40}; a backoff that shrinks is a retry storm, use 0 or more")
     return lambda attempt: _scaled(start, float(min(attempt, 10_000)), power)
 
 
 def fixed(delay: Duration) -> Curve:
-    span = duration(delay)
+    span = any_span("delay", delay)
     return lambda attempt: span
 
 
@@ -65,7 +66,7 @@ def table(delays: Sequence[Duration]) -> Curve:
         raise UsageError(
             f'a table is a list of at least one delay, e.g. ["5s", "25s", "2m"], not {delays!r:.40}'
         )
-    spans = [duration(delay) for delay in delays]
+    spans = [any_span("delays", delay) for delay in delays]
     return lambda attempt: spans[min(attempt, len(spans)) - 1]
 
 
@@ -109,14 +110,13 @@ def jitter_of(spec: JitterSpec) -> Jitter:
         return spec
     if isinstance(spec, str) and spec in _NAMED:
         return _NAMED[spec]
-    if isinstance(spec, str) and spec.endswith("%"):
-        try:
+    try:
+        if isinstance(spec, str) and spec.endswith("%"):
             return proportional(float(spec[:-1].lstrip("±")) / 100)
-        except ValueError:
-            raise UsageError(
-                f'{spec!r} is not a jitter; write "20%", "5s" or one of {sorted(_NAMED)}'
-            ) from None
-    return additive(spec)
+        return additive(spec)
+    except (ValueError, UsageError):
+        named = ", ".join(sorted(_NAMED))
+        raise UsageError(f'jitter is {spec!r:.40}; write "20%", "5s" or one of {named}') from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,12 +41,17 @@ def span(name: str, value: Duration, least: timedelta, most: timedelta) -> timed
     return found
 
 
-def optional_span(name: str, value: Duration | None) -> timedelta | None:
-    """A duration of any length; None for none."""
+def any_span(name: str, value: Duration) -> timedelta:
+    """A duration of any length."""
     try:
-        return None if value is None else duration(value)
+        return duration(value)
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
+
+
+def optional_span(name: str, value: Duration | None) -> timedelta | None:
+    """A duration of any length; None for none."""
+    return None if value is None else any_span(name, value)
 
 
 def moment(name: str, value: object) -> datetime:

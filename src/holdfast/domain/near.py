@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 
 #: How like a name must be to be offered, and how much less like it may be than the best.
@@ -10,8 +10,8 @@ _LIKE, _WORSE = 0.6, 0.1
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """`did you mean x?` where something is close, else all that is known: the end of an error's line."""
-    names, word = sorted(known), str(word)
+    """`did you mean x?` where something is close, else all that is known, a list in its own order: the end of an error's line."""
+    names, word = list(known) if isinstance(known, Sequence) else sorted(known), str(word)
     folded = {name.lower(): name for name in names}
     close = get_close_matches(word.lower(), folded, 3, _LIKE)
     if close:

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from holdfast.domain import backoff as curves
 from holdfast.domain.backoff import Backoff, Curve, JitterSpec
 from holdfast.domain.codes import ErrorClass
-from holdfast.domain.duration import Duration, duration, optional
-from holdfast.domain.knobs import a_function, by_name, several, span, typed
+from holdfast.domain.duration import Duration
+from holdfast.domain.knobs import a_function, any_span, by_name, optional_span, several, span, typed
 from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
 from holdfast.domain.windows import Windows
 from holdfast.errors import UsageError
@@ -76,12 +76,11 @@ class Retry:
             typed("windows", windows, Windows, "a Windows(allow=[…], deny=[…])")
         set_ = object.__setattr__
         if not isinstance(backoff, Backoff):
-            backoff = Backoff(
-                backoff or curves.exponential(base, factor), curves.jitter_of(jitter), duration(cap)
-            )
+            curve = backoff or curves.exponential(base, factor)
+            backoff = Backoff(curve, curves.jitter_of(jitter), any_span("cap", cap))
         set_(self, "max_attempts", max_attempts)
         set_(self, "backoff", backoff)
-        set_(self, "max_elapsed", optional(max_elapsed))
+        set_(self, "max_elapsed", optional_span("max_elapsed", max_elapsed))
         set_(self, "only", _error_types("only", only))
         set_(self, "never", _error_types("never", never))
         set_(self, "attempts_by_code", dict(by_code))

@@ -45,7 +45,9 @@ def current_job() -> Job:
     try:
         return _current.get()
     except LookupError:
-        raise UsageError("current_job() was called outside of a handler") from None
+        raise UsageError(
+            "current_job() was called outside of a handler; call it in a task that a worker runs"
+        ) from None
 
 
 def job_of(task: Any) -> Job | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.domain.classify import classify
 from holdfast.domain.codes import NONE_DECLARED, Code
-from holdfast.domain.duration import Duration, optional
+from holdfast.domain.duration import Duration, spell
 from holdfast.domain.internal import hides_internal, is_internal
 from holdfast.domain.job import (
     Artefact,
@@ -30,7 +30,7 @@ from holdfast.domain.job import (
     WorkerRow,
     named,
 )
-from holdfast.domain.knobs import whole
+from holdfast.domain.knobs import optional_span, whole
 from holdfast.domain.moves import FINISHED, State
 from holdfast.domain.operation import Batch, Doing, Operation
 from holdfast.domain.outbox import NewMessage
@@ -55,7 +55,7 @@ from holdfast.engine.settings import Settings
 from holdfast.engine.steering import Steering
 from holdfast.engine.tasks import Task
 from holdfast.engine.tracebacks import traced
-from holdfast.errors import ResultExpired, UsageError
+from holdfast.errors import HoldfastError, ResultExpired, UsageError
 
 #: How many jobs one page may hold, and how many rows of another kind one look may ask for.
 MOST_JOBS, MOST_ROWS = 10_000, 1_000_000
@@ -200,7 +200,7 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
 
         On a clock that is moved by hand, time that really passes counts too: without it nothing might ever end the wait.
         """
-        limit = optional(timeout)
+        limit = optional_span("timeout", timeout)
         until = None if limit is None else self.clock.monotonic() + limit.total_seconds()
         loop = asyncio.get_running_loop()
         really = None if limit is None else loop.time() + limit.total_seconds()
@@ -214,8 +214,16 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
                 if until is not None and really is not None:
                     left = min(until - self.clock.monotonic(), really - loop.time())
                 if left <= 0:
-                    raise TimeoutError(f"job {job_id} is still {row.state} after {timeout}")
+                    raise TimeoutError(await self._still(row, limit or timedelta()))
                 await self.store.wait_for_end(row.id, min(left, 1.0))
+
+    async def _still(self, row: JobRow, waited: timedelta) -> str:
+        """Return that *row* has not ended, and why, where that can be found out."""
+        told = f"job {row.id} is still {row.state} after {spell(waited)}"
+        try:
+            return f"{told}. {(await self.explain(row.id)).sentence}"
+        except HoldfastError:
+            return told
 
     async def result_of(self, row: JobRow) -> Any:
         """The result of a complete job, wherever it is. `ResultExpired` when retention has removed it."""

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from holdfast.domain.job import DeadLetterFilter, JobFilter
 from holdfast.domain.knobs import by_name
 from holdfast.domain.moves import State
+from holdfast.domain.near import near
 from holdfast.errors import UsageError
 
 Moment = datetime | str
@@ -26,7 +27,7 @@ def _by_name(make: Callable[P, F]) -> Callable[P, F]:
     def read(*args: P.args, **where: P.kwargs) -> F:
         if unknown := where.keys() - set(names):
             told = ", ".join(name[:60] for name in sorted(unknown)[:5])
-            raise UsageError(f"no filter {told}; there are: {', '.join(names)}")
+            raise UsageError(f"no filter {told}; {near(min(unknown)[:60], names)}")
         return make(*args, **where)
 
     return read

@@ -6,7 +6,7 @@ A payload is a JSON object of arguments by name, so that people can read it, sea
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from math import isfinite
 from typing import Any
@@ -95,7 +95,7 @@ class Signature:
         self.takes_job = "job" in parameters
         self._places: list[str] = []  # parameters that may be given by place
         self._by_name: set[str] = set()  # and those that may be given by name
-        self._names: set[str] = set()
+        self._names: dict[str, None] = {}  # all, in the order of the function
         self._required: set[str] = set()
         self._defaults: dict[str, Any] = {}
         self._rest: str | None = None  # *args
@@ -117,7 +117,7 @@ class Signature:
                 self._defaults[name] = parameter.default
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 self._places.append(name)
-            self._names.add(name)
+            self._names[name] = None
             if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 self._by_name.add(name)
             # A default is not stored: the function's own applies when the job runs.
@@ -129,10 +129,21 @@ class Signature:
         self._plain = self._rest is None and self._extra is None
         self._all_by_place = self._plain and self._required <= set(self._places)
         self._width = len(self._places)
+        self._callable = frozenset(self._names) | ({"job"} if self.takes_job else set())
 
     @property
-    def names(self) -> set[str]:
-        return self._names
+    def names(self) -> Collection[str]:
+        """The arguments, in the order of the function."""
+        return self._names.keys()
+
+    def takes(self, names: Iterable[str]) -> bool:
+        """Return whether a call may have arguments of all these names, as far as names go."""
+        return self._extra is not None or self._callable.issuperset(names)
+
+    @property
+    def required(self) -> list[str]:
+        """The arguments without a default, in the order of the function."""
+        return [name for name in self._names if name in self._required]
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The call as arguments by name, or a `UsageError` that says what is wrong with it."""
@@ -146,7 +157,7 @@ class Signature:
         if kwargs:
             self._bind_names(bound, kwargs)
         if not self._required <= bound.keys():
-            missing = ", ".join(sorted(self._required - bound.keys()))
+            missing = ", ".join(name for name in self.required if name not in bound)
             raise UsageError(f"{self.task}() misses the argument {missing}")
         return bound
 
@@ -163,7 +174,7 @@ class Signature:
             elif name in self._names and name != self._rest:
                 raise UsageError(f"{self.task}() takes the argument {name} by place only")
             else:
-                known = ", ".join(sorted(self._names)) or "none"
+                known = ", ".join(self._names) or "none"
                 raise UsageError(f"{self.task}() has no argument {name}; it takes: {known}")
 
     def dump(self, arguments: Mapping[str, Any], limit: int) -> str:
@@ -194,7 +205,7 @@ class Signature:
 
     def dump_many(self, calls: Iterable[Any], limit: int) -> list[str]:
         """The payloads of many calls: a tuple is by place, a mapping by name, anything else is the one argument."""
-        if not isinstance(calls, Iterable):
+        if not isinstance(calls, Iterable) or isinstance(calls, str | bytes | Mapping):
             raise UsageError(f"enqueue_many({calls!r:.60}): give it a list of calls of {self.task}()")
         calls, texts = iter(calls), list[str]()
         while some := [self._bind_call(call) for call in islice(calls, _TOGETHER)]:
@@ -255,7 +266,7 @@ class Signature:
             return args, {}
         kwargs = {
             name: value
-            for name in self._names - set(self._places[:place])
+            for name in self._names.keys() - self._places[:place]
             if (value := getattr(struct, name)) is not msgspec.UNSET and name not in (self._rest, self._extra)
         }
         if self._rest is not None and (rest := getattr(struct, self._rest)) is not msgspec.UNSET:

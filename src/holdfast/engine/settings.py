@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.domain.addresses import networks
 from holdfast.domain.duration import duration
+from holdfast.domain.near import near
 from holdfast.domain.urls import scheme_of
 from holdfast.errors import UsageError
 
@@ -78,11 +79,8 @@ class Settings:
         """Keywords win over the environment; what neither says keeps its default."""
         values: dict[str, Any] = {}
         known = {f.name for f in fields(cls)}
-        unknown = given.keys() - known
-        if unknown:
-            raise UsageError(
-                f"no setting {', '.join(sorted(unknown))}; there are: {', '.join(sorted(known))}"
-            )
+        if unknown := sorted(given.keys() - known):
+            raise UsageError(f"no setting {', '.join(unknown)}; {near(unknown[0], known)}")
         for name in known:
             value = given.get(name)
             source = name

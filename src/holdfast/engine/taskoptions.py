@@ -11,6 +11,7 @@ from holdfast.domain.credit import MOST
 from holdfast.domain.internal import PREFIX, is_internal
 from holdfast.domain.knobs import a_function, number, optional_span, span, typed, whole, word
 from holdfast.domain.limits import Limits
+from holdfast.domain.near import near
 from holdfast.domain.policy import Retry
 from holdfast.engine.dedupe import SCOPES
 from holdfast.engine.ports import Retention
@@ -25,7 +26,13 @@ def task_name(handler: object, given: object) -> str:
             f"{handler!r:.60} is no function; write @app.task above one, with options by keyword: @app.task(name=…)"
         )
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        raise UsageError(f"{handler!r:.60} yields; a task returns its result, e.g. as a list")
+        raise UsageError(
+            f"{getattr(handler, '__qualname__', handler)} yields; a task returns its result, e.g. as a list"
+        )
+    if isinstance(handler, type):
+        raise UsageError(
+            f"{handler.__qualname__} is a class; a task is a function, so write one that uses it"
+        )
     if isinstance(handler, staticmethod) or _is_method(handler):
         raise UsageError(
             f"{getattr(handler, '__qualname__', handler)!s:.60} is a method, and a worker has no object to call it on;"
@@ -58,10 +65,8 @@ def _has_address(handler: Any) -> bool:
 def read_policy(name: str, handler: Callable[..., Any], options: Mapping[str, Any]) -> Policy:
     """What a task says of itself; where it says nothing, `Policy` does."""
     known = Policy.__dataclass_fields__
-    if unknown := options.keys() - known:
-        raise UsageError(
-            f"no task option {', '.join(sorted(unknown))}; there are: name, {', '.join(sorted(known))}"
-        )
+    if unknown := sorted(options.keys() - known):
+        raise UsageError(f"no task option {', '.join(unknown)}; {near(unknown[0], ['name', *known])}")
     is_async = inspect.iscoroutinefunction(handler)
     said = {option: _READ[option](option, value) for option, value in options.items() if option in _READ}
     if said.get("execute") is None:

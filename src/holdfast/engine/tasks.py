@@ -18,6 +18,7 @@ from holdfast.domain.job import Batch, Enqueued, JobId, JobRow, JobSpec, Lane, N
 from holdfast.domain.keys import owner_key
 from holdfast.domain.knobs import moment, optional_span, whole, word
 from holdfast.domain.limits import Limits
+from holdfast.domain.near import near
 from holdfast.domain.policy import Retry
 from holdfast.engine import dedupe
 from holdfast.engine.payload import Signature, UnreadablePayload, encode
@@ -263,9 +264,20 @@ class Task(Generic[P, R_co]):
             return _NO_OPTIONS, {}
         names = self.signature.names
         chosen = {name: value for name, value in kwargs.items() if name in OPTION_NAMES and name not in names}
-        if not chosen:
-            return _NO_OPTIONS, dict(kwargs)
-        return Options(**chosen), {name: value for name, value in kwargs.items() if name not in chosen}
+        rest = {name: value for name, value in kwargs.items() if name not in chosen}
+        if not self.signature.takes(rest):
+            raise self._unknown(next(name for name in rest if not self.signature.takes([name])))
+        return Options(**chosen) if chosen else _NO_OPTIONS, rest
+
+    def _unknown(self, name: str) -> UsageError:
+        """Return the error for a keyword that is neither an argument nor an option."""
+        likely = near(name, [*self.signature.names, *OPTION_NAMES])
+        if not likely.startswith("did you mean"):
+            arguments = ", ".join(self.signature.names) or "none"
+            likely = f"its arguments are: {arguments}; the options are: {', '.join(sorted(OPTION_NAMES))}"
+        return UsageError(
+            f"{self.name}() has no argument {name[:60]}, and enqueue has no such option; {likely}"
+        )
 
     if not TYPE_CHECKING:  # a checker would take it for leave to use any name
 
@@ -278,11 +290,9 @@ class Task(Generic[P, R_co]):
 
 
 def _options(given: Mapping[str, Any]) -> Options:
-    unknown = given.keys() - OPTION_NAMES
+    unknown = sorted(given.keys() - OPTION_NAMES)
     if unknown:
-        raise UsageError(
-            f"no option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(OPTION_NAMES))}"
-        )
+        raise UsageError(f"no option {', '.join(unknown)}; {near(unknown[0], OPTION_NAMES)}")
     return Options(**given) if given else _NO_OPTIONS
 
 

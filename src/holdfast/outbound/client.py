@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import httpx2
 
-from holdfast.domain.addresses import Address, Network, Target, is_open, read_target
+from holdfast.domain.addresses import PRIVATE, Address, Network, Target, is_open, read_target
 from holdfast.errors import TargetNotAllowed
 
 #: The addresses of a host.
@@ -190,9 +190,9 @@ async def open_addresses(target: Target, resolve: Resolve, admits: Callable[[Add
     except (OSError, UnicodeError) as error:
         raise Unreachable("it could not be reached") from error
     except ValueError:  # an address with a zone: of this machine's own links
-        raise TargetNotAllowed("its address is not a public one") from None
+        raise TargetNotAllowed(PRIVATE) from None
     if not found:
         raise Unreachable("it could not be reached")
     if not all(admits(address) for address in found):
-        raise TargetNotAllowed("its address is not a public one")
+        raise TargetNotAllowed(PRIVATE)
     return [str(address) for address in found]

@@ -191,7 +191,7 @@ class Worker:
 
     def _begun(self) -> None:
         self._settler.renew()
-        queues = sorted(self._queues or ())
+        queues = sorted(self._queues) if self._queues else "all"
         log.info("worker.started", worker=self.name, queues=queues, slots=self._slots.most)
 
     def _lost(self) -> None:

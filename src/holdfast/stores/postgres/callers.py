@@ -18,6 +18,7 @@ from holdfast.domain.moves import Kind
 from holdfast.engine.ports import Hook, Moved
 from holdfast.errors import HoldfastError, SchemaMismatch, StoreError, StoreUnavailable, UsageError
 from holdfast.stores.hooks import run_to_end
+from holdfast.stores.lenders import is_of, refuse_lender
 from holdfast.stores.postgres import plans
 from holdfast.stores.postgres.move import ask_the_time
 from holdfast.stores.postgres.plans import SQL, Row
@@ -135,7 +136,7 @@ def publish_on_sync(connection: Any, parameters: tuple[Any, ...], url: str) -> N
 
 async def publish_on(connection: Any, parameters: tuple[Any, ...], url: str) -> None:
     run_sync = getattr(connection, "run_sync", None)
-    if _is_of(connection, "sqlalchemy") and run_sync is not None:
+    if is_of(connection, "sqlalchemy") and run_sync is not None:
         await run_sync(lambda sync: publish_on_sync(sync, parameters, url))
     elif (run := _async_runner(connection)) is not None:
         await _drive(run, _publish_steps(parameters, url), MESSAGE, Terms(url), _no_lanes)
@@ -184,7 +185,7 @@ async def enqueue_on(
 ) -> list[Enqueued]:
     """On an async connection; a sync one is served too."""
     run_sync = getattr(connection, "run_sync", None)
-    if _is_of(connection, "sqlalchemy") and run_sync is not None:
+    if is_of(connection, "sqlalchemy") and run_sync is not None:
         from sqlalchemy.util import await_only
 
         answers: list[Enqueued] = await run_sync(
@@ -262,7 +263,9 @@ def _check(rows: Rows, url: str, words: Words) -> None:
     wanted = unquote(parts.path.removeprefix("/"))
     # Behind a pooler (`?prepare=off`) the name in the URL may be the pooler's own.
     if wanted and database != wanted and "prepare=off" not in parts.query:
-        raise UsageError(f"the connection is to the database {database}, the {words.thing}s are in {wanted}")
+        raise UsageError(
+            f"the connection is to the database {database}, the {words.thing}s are in {wanted}; pass one to that"
+        )
     if not has_schema:
         raise SchemaMismatch(f"the database {database} has no Holdfast schema; run `holdfast migrate`")
     if commit == "off":
@@ -270,11 +273,6 @@ def _check(rows: Rows, url: str, words: Words) -> None:
             "this connection commits without waiting for the disk (synchronous_commit=off), so a crash could lose the"
             f" {words.thing}; run SET LOCAL synchronous_commit = on in the transaction"
         )
-
-
-def _is_of(connection: Any, library: str) -> bool:
-    """Whether its class, or one it is made from (SQLModel's session, a user's own), comes from *library*."""
-    return any(base.__module__.partition(".")[0] == library for base in type(connection).__mro__)
 
 
 @contextmanager
@@ -285,7 +283,7 @@ def _told(words: Words) -> Iterator[None]:
     except HoldfastError:
         raise
     except Exception as error:
-        if not (_is_of(error, "asyncpg") or _is_of(error, "psycopg")):
+        if not (is_of(error, "asyncpg") or is_of(error, "psycopg")):
             raise
         raise _translated(error, words) from error
 
@@ -306,7 +304,8 @@ def _translated(error: Exception, words: Words) -> StoreError:
 
 
 def _async_runner(connection: Any) -> Callable[[str, tuple[Any, ...]], Awaitable[Rows]] | None:
-    if _is_of(connection, "asyncpg"):
+    refuse_lender(connection)
+    if is_of(connection, "asyncpg"):
         if not connection.is_in_transaction():
             raise UsageError(
                 "no transaction is open on this connection; use `async with connection.transaction():`"
@@ -317,7 +316,7 @@ def _async_runner(connection: Any) -> Callable[[str, tuple[Any, ...]], Awaitable
             return rows
 
         return fetch
-    if _is_of(connection, "psycopg") and _is_async(connection):
+    if is_of(connection, "psycopg") and _is_async(connection):
         import psycopg
 
         _in_transaction(connection)
@@ -348,14 +347,15 @@ def _in_transaction(connection: Any) -> None:
 
 
 def _sync_runner(connection: Any, words: Words) -> Callable[[str, tuple[Any, ...]], Rows]:
+    refuse_lender(connection)
     given = connection
-    if _is_of(connection, "sqlalchemy"):
+    if is_of(connection, "sqlalchemy"):
         alchemy = connection.connection() if hasattr(connection, "get_bind") else connection
         if alchemy.dialect.name != "postgresql":
             raise _wrong_kind(given, words)
         alchemy.exec_driver_sql("SELECT 1")  # begins the transaction that SQLAlchemy believes it is in
         connection = alchemy.connection.driver_connection
-        if _is_of(connection, "asyncpg") or (_is_of(connection, "psycopg") and _is_async(connection)):
+        if is_of(connection, "asyncpg") or (is_of(connection, "psycopg") and _is_async(connection)):
             return _through_greenlet(connection)
     elif hasattr(connection, "ensure_connection"):  # Django
         if getattr(connection, "vendor", "") != "postgresql":
@@ -364,7 +364,7 @@ def _sync_runner(connection: Any, words: Words) -> Callable[[str, tuple[Any, ...
         if connection.get_autocommit():
             raise UsageError("no transaction is open on this connection; use `with transaction.atomic():`")
         connection = connection.connection
-    if not _is_of(connection, "psycopg") or _is_async(connection):
+    if not is_of(connection, "psycopg") or _is_async(connection):
         raise _wrong_kind(given, words)
     import psycopg
 
@@ -380,7 +380,7 @@ def _sync_runner(connection: Any, words: Words) -> Callable[[str, tuple[Any, ...
 
 def _wrong_kind(connection: Any, words: Words) -> UsageError:
     kind = f"{type(connection).__module__}.{type(connection).__name__}"
-    if _is_of(connection, "asyncpg") or (_is_of(connection, "psycopg") and _is_async(connection)):
+    if is_of(connection, "asyncpg") or (is_of(connection, "psycopg") and _is_async(connection)):
         return UsageError(f"a {kind} is async: use `await {words.call}`")
     return UsageError(
         f"cannot {words.verb} on a {kind}: the database is PostgreSQL, so pass a connection of psycopg 3, asyncpg,"

@@ -12,17 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.errors import SchemaMismatch, UsageError
+from holdfast.stores.lenders import is_of, refuse_lender
 from holdfast.stores.sqlite.connection import translate
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
 _FULL = 2
-
-
-def _is_of(connection: Any, library: str) -> bool:
-    """Whether its class, or one it is made from (SQLModel's session, a user's own), comes from *library*."""
-    return any(base.__module__.partition(".")[0] == library for base in type(connection).__mro__)
 
 
 def on_callers_connection_sync(connection: Any, operation: Operation[T], path: str) -> T:
@@ -32,11 +28,12 @@ def on_callers_connection_sync(connection: Any, operation: Operation[T], path: s
 
 async def on_callers_connection(connection: Any, operation: Operation[T], path: str) -> T:
     """The same for async connections, which keep theirs in a thread or behind greenlets."""
-    if _is_of(connection, "aiosqlite"):
+    refuse_lender(connection)
+    if is_of(connection, "aiosqlite"):
         run = connection._execute  # its one way to run a function in the connection's own thread
         return await run(lambda: _checked(connection._conn, operation, path))  # type: ignore[no-any-return]
     run_sync = getattr(connection, "run_sync", None)  # SQLAlchemy's AsyncConnection and AsyncSession
-    if _is_of(connection, "sqlalchemy") and run_sync is not None:
+    if is_of(connection, "sqlalchemy") and run_sync is not None:
         return await run_sync(lambda sync: _in_greenlet(sync, operation, path))  # type: ignore[no-any-return]
     return on_callers_connection_sync(connection, operation, path)
 
@@ -45,7 +42,7 @@ def _in_greenlet(connection: Any, operation: Operation[T], path: str) -> T:
     """Inside SQLAlchemy's greenlet: the driver below is aiosqlite, whose thread must run our statements."""
     pooled = _alchemy(connection).connection
     driver = pooled.driver_connection
-    if not _is_of(driver, "aiosqlite"):
+    if not is_of(driver, "aiosqlite"):
         return _checked(_raw(connection), operation, path)
     from sqlalchemy.util import await_only
 
@@ -62,9 +59,10 @@ def _alchemy(connection: Any) -> Any:
 
 
 def _raw(connection: Any) -> sqlite3.Connection:
+    refuse_lender(connection)
     if isinstance(connection, sqlite3.Connection):
         return connection
-    if _is_of(connection, "sqlalchemy"):
+    if is_of(connection, "sqlalchemy"):
         inner = _alchemy(connection)
         inner.exec_driver_sql("SELECT 1")
         raw = inner.connection.driver_connection
@@ -100,7 +98,7 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
     file = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
     if not file or Path(file).resolve() != Path(path).resolve():
         raise UsageError(
-            f"the connection is to {Path(file).name or 'memory'}, the jobs are in {Path(path).name}"
+            f"the connection is to {Path(file).name or 'memory'}, the jobs are in {Path(path).name}; pass one to that file"
         )
     [(level,)] = connection.execute("PRAGMA synchronous")
     if level < _FULL:
