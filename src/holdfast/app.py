@@ -46,7 +46,6 @@ from holdfast.wiring import (
     SystemIds,
     SystemRng,
     SystemThreads,
-    caution_about,
     database_url,
     find_secret_keys,
     make_artefacts,
@@ -327,8 +326,6 @@ class Holdfast(Declaring, Relaying, Verbs):
         if any(task.policy.execute == "process" for task in self.tasks.values()):
             check_main()
         engine = await self.engine()
-        if (why := caution_about(self.url)) is not None:
-            log.warning("store.old", reason=why)
         for task in install_webhooks(self):
             self._reloader.adopt(task)
         async with AsyncExitStack() as stack:

@@ -243,17 +243,6 @@ def make_artefacts(place: str) -> Artefacts:
     return FileArtefacts(Path(folder), thread_pool(_HANDS))
 
 
-def caution_about(url: str) -> str | None:
-    """What whoever relies on this database should know, if anything."""
-    if not url.startswith("sqlite:"):
-        return None
-    import sqlite3
-
-    from holdfast.stores.sqlite.versions import caution
-
-    return caution(sqlite3.sqlite_version)
-
-
 def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:
     """The store that *url* names; drivers are imported only when they are asked for."""
     scheme = url.partition("://")[0]

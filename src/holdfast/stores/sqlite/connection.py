@@ -29,7 +29,7 @@ def connect(path: str) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA cache_size = -16000")
         connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `checkpoints`
     except sqlite3.Error as error:
         raise translate(error, path) from error
     return connection

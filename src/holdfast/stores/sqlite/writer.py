@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.engine.ports import Threads
 from holdfast.errors import StoreError, StoreUnavailable
+from holdfast.stores.sqlite.checkpoints import Checkpoints
 from holdfast.stores.sqlite.connection import is_disk_trouble, translate
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class Pending(Generic[T]):
 class Writer:
     def __init__(self, connection: sqlite3.Connection, path: str, threads: Threads | None) -> None:
         self._connection, self._path = connection, path
+        self._checkpoints = Checkpoints(connection, path)
         self._waiting: deque[Pending[Any]] = deque()
         self._committing = threading.Lock()
         self._work: SimpleQueue[None] = SimpleQueue()  # a semaphore, but one that is not written in Python
@@ -107,6 +109,7 @@ class Writer:
             while self._waiting:
                 self._commit_waiting()
             self._connection.close()
+            self._checkpoints.close()
 
     def _serve(self) -> None:
         while True:
@@ -123,7 +126,7 @@ class Writer:
         try:
             self._begin()
             answer = operation(self._connection)
-            self._connection.execute("COMMIT")
+            self._commit()
             return answer
         except sqlite3.Error as error:
             self.failed = self.failed or is_disk_trouble(error)
@@ -141,7 +144,7 @@ class Writer:
             self._begin()
             for pending in batch:
                 self._run_one(pending, first=pending is batch[0], last=pending is batch[-1])
-            self._connection.execute("COMMIT")
+            self._commit()
         except BaseException as error:
             self._roll_back()
             told = translate(error, self._path) if isinstance(error, sqlite3.Error) else error
@@ -149,6 +152,10 @@ class Writer:
             for pending in batch:
                 pending.error = told
         _answer(batch)
+
+    def _commit(self) -> None:
+        with self._checkpoints.held():
+            self._connection.execute("COMMIT")
 
     def _begin(self) -> None:
         """Take the file's lock. SQLite's own waiting sleeps ever longer; locks here are held for milliseconds."""

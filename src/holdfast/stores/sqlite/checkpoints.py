@@ -1,0 +1,63 @@
+"""Checkpoints by one process at a time.
+
+SQLite before 3.51.3 can lose committed pages when two connections checkpoint one file at the same moment. Our connections
+checkpoint nothing, but for a writer that holds a lock while it commits. Whoever does not get the lock commits without a
+checkpoint: the other one makes it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+if sys.platform != "win32":  # which has no such locks: SQLite's own have to do
+    import fcntl
+
+#: How many pages the log may have before a commit moves them into the file.
+PAGES = 4000
+
+
+class Checkpoints:
+    """The lock of one file, and the connection that may checkpoint while it is held."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self._connection, self._log = connection, f"{path}-wal"
+        self._file: int | None = None
+        self._allowed = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let the commit inside of the block checkpoint, unless another writer of this file is at it."""
+        allowed = self._take()
+        if allowed is not self._allowed:
+            self._connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES if allowed else 0}")
+            self._allowed = allowed
+        try:
+            yield
+        finally:
+            if allowed and self._file is not None and sys.platform != "win32":
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the file of the lock."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+    def _take(self) -> bool:
+        """Lock the log, on which SQLite holds no lock of its own that closing our file could end. It stays the same file
+        as long as our connection is open."""
+        if sys.platform == "win32":
+            return True
+        try:
+            if self._file is None:
+                self._file = os.open(self._log, os.O_RDONLY)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:  # a database in memory: nobody else has it
+            return True
+        except OSError:
+            return False
+        return True
