@@ -16,8 +16,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from holdfast import THIS_JOB, Holdfast, Job, current_job
+from typing import Any
+from holdfast import THIS_JOB, Handle, Holdfast, Job, Retry, Task, current_job
 
 app = Holdfast("sqlite:///jobs.db")
 
@@ -40,6 +42,20 @@ def render(page: int) -> bytes:
 @app.task
 async def forget() -> None: ...
 
+@app.task
+async def choose(by: Receipt | str) -> dict[int, Receipt] | None:
+    return None
+
+@app.task
+async def without_default(page: int, *, job: Job) -> int:
+    return page
+
+class Mailer:
+    def __init__(self, task: Task[[str], Coroutine[Any, Any, str]]) -> None:
+        self.task = task
+
+def wait_for(handle: Handle[object]) -> None: ...
+
 async def uses() -> None:
     sent = await send.enqueue("ann")
     reveal_type(sent)  #> Handle[str]
@@ -55,6 +71,16 @@ async def uses() -> None:
     reveal_type(await send("ann"))  #> str
     reveal_type(render(1))  #> bytes
     reveal_type(current_job().attempt)  #> int
+    reveal_type(await choose.enqueue("cash"))  #> Handle[dict[int, Receipt] | None]
+    reveal_type(await (await choose.enqueue(Receipt(1))).result())  #> dict[int, Receipt] | None
+    wait_for(sent)
+    wait_for("sent")  #! wait_for
+    await choose.enqueue(3)  #! enqueue
+    await without_default.enqueue(1)  #! enqueue
+    await forget.enqueue(1)  #! enqueue
+    send.delay("ann")  #! delay
+    Retry(max_attempts="3")  #! int
+    Retry(only=["ValueError"])  #! str
     await send.enqueue(1)  #! enqueue
     await send.enqueue()  #! enqueue
     await send.enqueue("ann", copy=2)  #! enqueue
@@ -111,6 +137,13 @@ def _basedpyright(program: Path) -> Found:
 
 def _short(name: str) -> str:
     return re.sub(r"\b(?:\w+\.)+", "", name)
+
+
+def test_docs_and_examples_ask_for_the_job_in_the_form_that_checkers_accept() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.py")]
+    pages += [*ROOT.glob("systems/**/*.py"), *ROOT.glob("benchmarks/**/*.py"), *ROOT.glob("src/**/*.py")]
+    bare = re.compile(r"\*, job: Job(?! = THIS_JOB)")
+    assert [str(page) for page in pages if bare.search(page.read_text())] == []
 
 
 @pytest.mark.slow
