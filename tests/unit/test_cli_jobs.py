@@ -285,7 +285,10 @@ def test_events_of_one_job(shop: Shop, capsys: Capture) -> None:
         (200, "3 m ago"),
         (7300, "2 h ago"),
         (200_000, "2 d ago"),
-        (-90, "in 1 m"),
+        (-80, "in 1 m"),
+        (-598, "in 10 m"),
+        (-59.99, "in 1 m"),
+        (-7170, "in 2 h"),
         (-599.998, "in 10 m"),
     ],
 )

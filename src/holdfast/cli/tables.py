@@ -61,8 +61,13 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
         return "now"
     if seconds > 0:
         return f"{span(math.floor(seconds))} ago"
-    # Up: a pause "for 10m" that was made a millisecond ago still lasts 10 minutes.
-    return f"in {span(math.ceil(-seconds))}"
+    return f"in {span(_nearest(-seconds))}"
+
+
+def _nearest(seconds: float) -> float:
+    """Round to days, hours, minutes or seconds: of a pause "for 10m" that was made by the command before, 10 minutes are left."""
+    size = next((size for size in (86_400, 3_600, 60) if seconds >= size), 1)
+    return math.floor(seconds / size + 0.5) * size if size > 1 else math.ceil(seconds)
 
 
 def span(seconds: float) -> str:
