@@ -143,6 +143,17 @@ def test_a_model_with_a_default_arrives_as_a_model() -> None:  # E47
     assert there_and_back(f, when, maybe=None) == ([when], {"maybe": None})
 
 
+def test_a_type_that_only_a_checker_sees_leaves_the_others_checked() -> None:  # E47
+    def f(when: datetime, what: Unknown, price: Decimal) -> None: ...
+
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    assert there_and_back(f, when, "x", Decimal("1.0")) == ([when, "x", Decimal("1.0")], {})
+    with pytest.raises(
+        PayloadError, match="import the type that annotates the argument outside of `if TYPE_CHECKING:`"
+    ):
+        there_and_back(f, when, Decimal(1), Decimal(1))
+
+
 def test_a_type_that_cannot_be_checked_leaves_the_others_checked() -> None:  # E47
     def f(when: datetime, odd: Odd | int | list[Odd] = 1) -> None: ...
 

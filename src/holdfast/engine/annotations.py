@@ -61,11 +61,20 @@ def as_annotated(value: Any, kind: Any) -> Any:
 
 
 def resolve(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of *function*; none where one of them names what only a type checker can see."""
+    """Return the annotations of *function*, without those that name what only a type checker can see."""
     try:
         return get_type_hints(function)
     except Exception:
-        return {}
+        names = getattr(function, "__annotations__", {})
+        return {name: found for name in names if (found := _resolve_one(function, name)) is not None}
+
+
+def _resolve_one(function: Callable[..., Any], name: str) -> Any:
+    alone = type("alone", (), {"__annotations__": {name: function.__annotations__[name]}})
+    try:
+        return get_type_hints(alone, getattr(function, "__globals__", None))[name]
+    except Exception:  # whatever evaluating it raises
+        return None
 
 
 def is_settled(kind: Any) -> bool:

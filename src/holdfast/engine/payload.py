@@ -23,6 +23,7 @@ _TOGETHER = 1000
 _LONE = frozenset({int, str, float, bool, bytes, list, type(None)})
 #: So many lists and objects may be inside of each other.
 DEEPEST = 100
+_UNSEEN = "import the type that annotates the argument outside of `if TYPE_CHECKING:`"
 _ENCODER_LIMIT_HINT = "store large data elsewhere and pass a reference"
 
 
@@ -98,6 +99,7 @@ class Signature:
         self._names: dict[str, None] = {}  # all, in the order of the function
         self._required: set[str] = set()
         self._defaults: dict[str, Any] = {}
+        self._unseen: set[str] = set()  # annotated with what cannot be found here
         self._rest: str | None = None  # *args
         self._extra: str | None = None  # **kwargs
         fields: list[Any] = []
@@ -105,6 +107,8 @@ class Signature:
             if name == "job":
                 continue
             kind = hints.get(name, Any)
+            if name not in hints and parameter.annotation is not parameter.empty:
+                self._unseen.add(name)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 self._rest, kind = name, list[kind]  # type: ignore[valid-type]
                 self._defaults[name] = []
@@ -197,10 +201,8 @@ class Signature:
             if value != found and name in arguments:
                 told = kind.change(value, found, f"the argument {name}")
                 if told is not None:
-                    raise PayloadError(
-                        f"{self.task}() cannot be enqueued: {told};"
-                        " annotate the argument with its type, or pass plain JSON"
-                    )
+                    way = _UNSEEN if name in self._unseen else "annotate the argument with its type"
+                    raise PayloadError(f"{self.task}() cannot be enqueued: {told}; {way}, or pass plain JSON")
         return text
 
     def dump_many(self, calls: Iterable[Any], limit: int) -> list[str]:
