@@ -236,9 +236,12 @@ class Signature:
         if len(texts) != len(calls):  # something is wrong, or ready-made JSON holds a line break
             return [self.dump(arguments, limit) for arguments in calls]
         # `dump` says in our words what is wrong with it, and knows a null that was NaN from one that was None.
+        settled = not self._doubtful
         return [
             self.dump(arguments, limit)
             if "null" in text or size(text) > limit or _may_be_deep(text)
+            else text
+            if settled
             else self._checked(arguments, struct, text)
             for arguments, struct, text in zip(calls, structs, texts, strict=True)
         ]
