@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 import subprocess
 import sys
@@ -90,6 +91,20 @@ def test_a_lock_is_free_again_after_a_commit_that_failed(path: Path) -> None:
     assert path.stat().st_size > before
     writer.close()
     other.close()
+
+
+def test_a_file_system_without_locks_does_not_let_the_log_grow_for_ever(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(checkpoints.fcntl, "flock", refuse)
+    writer = Writer(connect(str(path)), str(path), None)
+    before = path.stat().st_size
+    writer.run_sync(_write)
+    assert path.stat().st_size > before
+    writer.close()
 
 
 def test_connections_that_are_no_writers_never_checkpoint(path: Path) -> None:

@@ -26,7 +26,7 @@ class Checkpoints:
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
         self._connection, self._log = connection, f"{path}-wal"
         self._file: int | None = None
-        self._allowed = False
+        self._allowed = self._locked = False
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -38,8 +38,7 @@ class Checkpoints:
         try:
             yield
         finally:
-            if allowed and self._file is not None and sys.platform != "win32":
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+            self._give()
 
     def close(self) -> None:
         """Close the file of the lock."""
@@ -56,8 +55,16 @@ class Checkpoints:
             if self._file is None:
                 self._file = os.open(self._log, os.O_RDONLY)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except FileNotFoundError:  # a database in memory: nobody else has it
-            return True
-        except OSError:
+            self._locked = True
+        except BlockingIOError:
             return False
+        except (
+            OSError
+        ):  # there is no file, or its file system knows no such locks: the log must not grow for ever
+            return True
         return True
+
+    def _give(self) -> None:
+        if self._locked and self._file is not None and sys.platform != "win32":
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._locked = False
