@@ -99,7 +99,7 @@ def test_a_file_system_without_locks_does_not_let_the_log_grow_for_ever(
     def refuse(file: int, how: int) -> None:
         raise OSError(errno.ENOLCK, "no locks available")
 
-    monkeypatch.setattr(checkpoints.fcntl, "flock", refuse)
+    monkeypatch.setattr("fcntl.flock", refuse)
     writer = Writer(connect(str(path)), str(path), None)
     before = path.stat().st_size
     writer.run_sync(_write)

@@ -32,10 +32,10 @@ class Checkpoints:
     def held(self) -> Iterator[None]:
         """Let the commit inside of the block checkpoint, unless another writer of this file is at it."""
         allowed = self._take()
-        if allowed is not self._allowed:
-            self._connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES if allowed else 0}")
-            self._allowed = allowed
         try:
+            if allowed is not self._allowed:
+                self._connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES if allowed else 0}")
+                self._allowed = allowed
             yield
         finally:
             self._give()
@@ -58,9 +58,7 @@ class Checkpoints:
             self._locked = True
         except BlockingIOError:
             return False
-        except (
-            OSError
-        ):  # there is no file, or its file system knows no such locks: the log must not grow for ever
+        except OSError:  # no file, or a file system without locks: the log must not grow for ever
             return True
         return True
 
