@@ -100,7 +100,8 @@ class SyncVerbs:
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         if verb.startswith("_") or not inspect.iscoroutinefunction(getattr(Verbs, verb, None)):
             verbs = [name for name in dir(Verbs) if inspect.iscoroutinefunction(getattr(Verbs, name))]
-            raise AttributeError(f"app.sync has no verb {verb[:60]}; {near(verb[:60], verbs)}")
+            way = "those of an app can be called here" if hasattr(Verbs, verb) else near(verb[:60], verbs)
+            raise AttributeError(f"app.sync has no verb {verb[:60]}; {way}")
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return self._portal.wait_for(getattr(self._portal, verb)(*args, **kwargs))

@@ -273,7 +273,9 @@ def test_a_connection_to_another_file_is_refused_by_name(tmp_path: Path) -> None
     with closing(sqlite3.connect(there.path)) as connection:
         with pytest.raises(UsageError) as refused:
             ship.enqueue_sync(1, connection=connection)
-    assert str(refused.value) == "the connection is to there.db, the jobs are in here.db"
+    assert (
+        str(refused.value) == "the connection is to there.db, the jobs are in here.db; pass one to that file"
+    )
     with closing(sqlite3.connect(":memory:")) as connection:
         with pytest.raises(UsageError, match="the connection is to memory"):
             ship.enqueue_sync(1, connection=connection)

@@ -256,7 +256,7 @@ BAD = [
     ("[tasks.t.backoff]\nfactor = 2\npower = 2", 3, "tasks.t.backoff.power: it does not go with factor"),
     ("[tasks.t.backoff]\ntable = []", 2, "tasks.t.backoff.table: it is a list of delays"),
     ("[tasks.t.backoff]\ntable = ['1s', 'x']", 2, "tasks.t.backoff.table: 'x' is not a duration"),
-    ("[tasks.t.backoff]\njitter = 'wild'", 2, "tasks.t.backoff.jitter: 'wild' is not a duration"),
+    ("[tasks.t.backoff]\njitter = 'wild'", 2, "tasks.t.backoff.jitter: jitter is 'wild'; write"),
     ("[tasks.t.backoff]\njitter = '200%'", 2, "tasks.t.backoff.jitter: a proportional jitter"),
     ("[tasks.t.backoff]\njitter = []", 2, "tasks.t.backoff.jitter: it is not a jitter"),
     ("[tasks.t]\nattempts_by_code = { IO_ERROR = 0 }", 2, "tasks.t.attempts_by_code.IO_ERROR: IO_ERROR is 0"),

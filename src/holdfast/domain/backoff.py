@@ -111,12 +111,13 @@ def jitter_of(spec: JitterSpec) -> Jitter:
     if isinstance(spec, str) and spec in _NAMED:
         return _NAMED[spec]
     try:
-        if isinstance(spec, str) and spec.endswith("%"):
-            return proportional(float(spec[:-1].lstrip("±")) / 100)
-        return additive(spec)
+        if not isinstance(spec, str) or not spec.endswith("%"):
+            return additive(spec)
+        share = float(spec[:-1].lstrip("±")) / 100
     except (ValueError, UsageError):
         named = ", ".join(sorted(_NAMED))
         raise UsageError(f'jitter is {spec!r:.40}; write "20%", "5s" or one of {named}') from None
+    return proportional(share)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 if sys.platform != "win32":  # which has no such locks: SQLite's own have to do
     import fcntl
@@ -28,17 +26,17 @@ class Checkpoints:
         self._file: int | None = None
         self._allowed = self._locked = False
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Let the commit inside of the block checkpoint, unless another writer of this file is at it."""
+    def commit(self) -> None:
+        """Commit, and checkpoint when the log is long, unless another writer of this file is at it."""
         allowed = self._take()
         try:
             if allowed is not self._allowed:
                 self._connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES if allowed else 0}")
                 self._allowed = allowed
-            yield
+            self._connection.execute("COMMIT")
         finally:
-            self._give()
+            if self._locked:
+                self._give()
 
     def close(self) -> None:
         """Close the file of the lock."""
@@ -63,6 +61,6 @@ class Checkpoints:
         return True
 
     def _give(self) -> None:
-        if self._locked and self._file is not None and sys.platform != "win32":
-            fcntl.flock(self._file, fcntl.LOCK_UN)
         self._locked = False
+        if self._file is not None and sys.platform != "win32":
+            fcntl.flock(self._file, fcntl.LOCK_UN)

@@ -126,7 +126,7 @@ class Writer:
         try:
             self._begin()
             answer = operation(self._connection)
-            self._commit()
+            self._checkpoints.commit()
             return answer
         except sqlite3.Error as error:
             self.failed = self.failed or is_disk_trouble(error)
@@ -144,7 +144,7 @@ class Writer:
             self._begin()
             for pending in batch:
                 self._run_one(pending, first=pending is batch[0], last=pending is batch[-1])
-            self._commit()
+            self._checkpoints.commit()
         except BaseException as error:
             self._roll_back()
             told = translate(error, self._path) if isinstance(error, sqlite3.Error) else error
@@ -152,10 +152,6 @@ class Writer:
             for pending in batch:
                 pending.error = told
         _answer(batch)
-
-    def _commit(self) -> None:
-        with self._checkpoints.held():
-            self._connection.execute("COMMIT")
 
     def _begin(self) -> None:
         """Take the file's lock. SQLite's own waiting sleeps ever longer; locks here are held for milliseconds."""
