@@ -1,5 +1,7 @@
 """Payloads of many calls: the same texts, and the same refusals, as one by one."""
 
+from decimal import Decimal
+
 import msgspec
 import pytest
 
@@ -40,3 +42,17 @@ def test_one_call_that_does_not_fit_the_signature_is_refused_among_a_thousand() 
         SIGNATURE.dump_many([("fine", 1)] * 999 + [("fine", "often")], LIMIT)
     with pytest.raises(UsageError, match="takes 2"):
         SIGNATURE.dump_many([("fine", 1)] * 999 + [("fine", 1, 2)], LIMIT)
+
+
+def test_one_call_that_would_change_is_found_among_many() -> None:  # E47
+    def keep(what, why=None): ...  # type: ignore[no-untyped-def]
+
+    signature = Signature(keep, "keep")
+    good = [{"what": {"a": [1]}}, ("b", "because"), {"what": 3, "why": [None]}]
+    assert signature.dump_many(good, LIMIT) == [
+        '{"what":{"a":[1]}}',
+        '{"what":"b","why":"because"}',
+        '{"what":3,"why":[null]}',
+    ]
+    with pytest.raises(PayloadError, match="the argument why is a Decimal and would become a str"):
+        signature.dump_many([*good, ("c", Decimal(1)), *good], LIMIT)
