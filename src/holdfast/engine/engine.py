@@ -219,11 +219,11 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
 
     async def _still(self, row: JobRow, waited: timedelta) -> str:
         """Return that *row* has not ended, and why, where that can be found out."""
-        told = f"job {row.id} is still {row.state} after {spell(waited)}"
+        state = f"job {row.id} is still {row.state} after {spell(waited)}"
         try:
-            return f"{told}. {(await self.explain(row.id)).sentence}"
+            return f"{state}. {(await self.explain(row.id)).sentence}"
         except HoldfastError:
-            return told
+            return state
 
     async def result_of(self, row: JobRow) -> Any:
         """The result of a complete job, wherever it is. `ResultExpired` when retention has removed it."""

@@ -200,10 +200,10 @@ class Signature:
         for name, kind in self._doubtful:
             value, found = arguments.get(name, msgspec.UNSET), getattr(struct, name)
             if value != found:
-                told = kind.change(value, found, f"the argument {name}")
-                if told is not None:
+                lost = kind.change(value, found, f"the argument {name}")
+                if lost is not None:
                     way = _UNSEEN if name in self._unseen else "annotate the argument with its type"
-                    raise PayloadError(f"{self.task}() cannot be enqueued: {told}; {way}, or pass plain JSON")
+                    raise PayloadError(f"{self.task}() cannot be enqueued: {lost}; {way}, or pass plain JSON")
         return text
 
     def dump_many(self, calls: Iterable[Any], limit: int) -> list[str]:

@@ -46,8 +46,8 @@ class ResultType:
                 return
         except Exception:  # it does not fit, and is read as JSON
             found = stored
-        if told := self._type.change(value, found, what):
-            raise PayloadError(f"{told}; annotate the return type, or return plain JSON")
+        if lost := self._type.change(value, found, what):
+            raise PayloadError(f"{lost}; annotate the return type, or return plain JSON")
 
 
 #: What a function without an annotation returns.

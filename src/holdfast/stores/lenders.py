@@ -1,4 +1,4 @@
-"""Connections of other libraries, as users pass them to `connection=`: told apart without importing the libraries."""
+"""Connections of other libraries, as users pass them to `connection=`: distinguished without importing the libraries."""
 
 from __future__ import annotations
 
