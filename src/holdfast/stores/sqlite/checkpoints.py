@@ -1,8 +1,8 @@
 """Checkpoints by one process at a time.
 
-SQLite before 3.51.3 can lose committed pages when two connections checkpoint one file at the same moment. Our connections
-checkpoint nothing, but for a writer that holds a lock while it commits. A writer that does not get the lock commits
-without a checkpoint: the other one makes it.
+SQLite before 3.51.3 can lose committed pages when a checkpoint begins right after another one and a third connection commits
+meanwhile. It is very rare. Our connections make no checkpoints, except a writer that holds a lock while it commits; a writer
+that does not get the lock commits without one. This makes the fault rarer; only a newer SQLite ends it.
 """
 
 from __future__ import annotations

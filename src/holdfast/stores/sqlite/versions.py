@@ -12,5 +12,5 @@ def caution(version: str) -> str | None:
         return None
     return (
         f"SQLite {version} is older than {'.'.join(map(str, SAFE))}: a WAL reset at a bad moment can lose committed data"
-        " (very rare, and only if other programs write to the file, too); use a Python that is built with a newer one"
+        " (very rare); use a Python that is built with a newer one"
     )
