@@ -294,7 +294,7 @@ async def test_arguments_without_an_annotation_arrive_as_they_were_sent_or_are_r
     assert refused.keys() == EXACT.keys() - plain.keys()
     assert refused["decimal"] == (
         "decimal() cannot be enqueued: the argument value is a Decimal and would become a str;"
-        " annotate the argument with its type, or pass plain JSON"
+        " annotate the argument with exactly this type, or pass plain JSON"
     )
     assert "a key of the argument value is an int and would become a str" in refused["int keys"]
     for sentence in refused.values():

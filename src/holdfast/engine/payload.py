@@ -202,7 +202,7 @@ class Signature:
             if value != found:
                 lost = kind.change(value, found, f"the argument {name}")
                 if lost is not None:
-                    way = _UNSEEN if name in self._unseen else "annotate the argument with its type"
+                    way = _UNSEEN if name in self._unseen else "annotate the argument with exactly this type"
                     raise PayloadError(f"{self.task}() cannot be enqueued: {lost}; {way}, or pass plain JSON")
         return text
 
