@@ -210,7 +210,7 @@ export interface JobView {
   error_code: string | null;
   error_message: string | null;
   last_failure: Record<string, unknown> | null;
-  retry_type: string | null;
+  retry_type: string;
   manual_retry_count: number;
   is_retryable: boolean;
   /** Only of one job, not in lists; large ones are at /result. */

@@ -19,7 +19,7 @@ from tests.contract.world import LANE, MINUTE, World, bury, done, release, retry
 pytestmark = pytest.mark.parametrize("world", [*STORES, "postgres18"], indirect=True)
 
 
-async def test_an_enqueued_job_is_queued_and_on_record(world: World) -> None:  # E1 E3a E60
+async def test_an_enqueued_job_is_queued_and_on_record(world: World) -> None:  # E1 E3a E8 E60
     job_id = await world.enqueue('{"to":"ann"}', owner="ann", tags=("a", "b"), priority=3)
     row = await world.row(job_id)
     assert (row.state, row.attempt, row.max_attempts, row.generation) == (State.QUEUED, 0, 3, 1)
@@ -31,6 +31,7 @@ async def test_an_enqueued_job_is_queued_and_on_record(world: World) -> None:  #
         ("a", "b"),
     )
     assert row.payload == {"to": "ann"}
+    assert (row.retry_type, row.manual_retry_count) == ("AUTOMATIC", 0)
     assert row.run_at == row.queued_at == row.created_at
     assert await world.kinds(job_id) == ["queued"]
 

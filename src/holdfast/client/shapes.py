@@ -498,7 +498,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     error_code: str | None = None
     error_message: str | None = None
     last_failure: dict[str, Any] | None = None
-    retry_type: str | None = None
+    retry_type: str
     manual_retry_count: int
     is_retryable: bool
     result: Any = None  #: Only of one job, not in lists; large ones are at /result.

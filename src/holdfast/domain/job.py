@@ -290,7 +290,7 @@ class JobRow:
     error_code: str | None
     error_message: str | None
     last_failure: dict[str, Any] | None
-    retry_type: str | None
+    retry_type: str  #: how it came to its next or last attempt: MANUAL after a retry by hand, else AUTOMATIC
     manual_retry_count: int
     result: Any
     tags: tuple[str, ...]

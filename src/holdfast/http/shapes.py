@@ -115,7 +115,7 @@ class JobView(Told):
     error_code: str | None
     error_message: str | None
     last_failure: dict[str, Any] | None
-    retry_type: str | None
+    retry_type: str
     manual_retry_count: int
     is_retryable: bool
     result: Any = Field(description="Only of one job, not in lists; large ones are at /result.")

@@ -33,8 +33,12 @@ AUDITED = {
 
 
 def show(row: JobRow) -> dict[str, Any]:
-    """*nextRetryAt* is set while it waits for an automatic retry, *errorCode* when it has failed. *isRetryable* is false, too, where
-    it has failed for what no further attempt would change; a retry is accepted all the same."""
+    """Return the fields of the source document.
+
+    *nextRetryAt* is set while the job waits for an automatic retry, *errorCode* when it has failed, *lockedBy* and *lockedAt*
+    while a worker has it. *isRetryable* is true until the job has failed for a reason that no further attempt would change; a
+    retry by hand is accepted all the same.
+    """
     payload = row.payload if isinstance(row.payload, dict) else {}
     shot: dict[str, Any] = payload.get("shot") or {}
     code, line = _said(row)
@@ -53,9 +57,11 @@ def show(row: JobRow) -> dict[str, Any]:
         "maxRetries": row.max_attempts - 1,
         "manualRetryCount": row.manual_retry_count,
         "retryType": row.retry_type,
-        "isRetryable": row.is_retryable and (row.state is not State.FAILED or _may_help(code)),
+        "isRetryable": row.state is not State.FAILED or _may_help(code),
         "nextRetryAt": _moment(row.run_at) if waits else None,
         "lastFailureReason": line or None,
+        "lockedBy": row.leased_by,
+        "lockedAt": _moment(row.last_attempt_at) if row.leased_by is not None else None,
         "errorCode": code if row.state is State.FAILED else None,
         "createdAt": _moment(row.created_at),
         "startedAt": _moment(row.started_at),

@@ -54,7 +54,7 @@ def a_row(**values: Any) -> JobRow:
         "error_code": None,
         "error_message": None,
         "last_failure": None,
-        "retry_type": None,
+        "retry_type": "AUTOMATIC",
         "manual_retry_count": 0,
         "result": None,
         "tags": (),

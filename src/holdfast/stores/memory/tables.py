@@ -85,7 +85,7 @@ class Job:
     expired_at: datetime | None = None
     error: Failure | None = None
     last_failure: dict[str, Any] | None = None
-    retry_type: str | None = None
+    retry_type: str = "AUTOMATIC"
     manual_retry_count: int = 0
     result: str | None = None
     live: Live | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import Callable
 from typing import Any
@@ -51,15 +52,79 @@ async def test_a_complete_job_is_a_validation_error(world: World) -> None:  # S2
     )
 
 
-async def test_a_job_that_somebody_else_was_quicker_with_is_a_concurrent_modification(
-    make_world: Callable[..., World],
+async def test_a_job_that_is_queued_is_a_validation_error(make_world: Callable[..., World]) -> None:  # S2
+    async with make_world().open() as world:
+        await world.app.pause("screenshots")  # no worker takes it, so none can be said to process it
+        job_id = await world.shot()
+        refused = await world.retry(job_id)
+        assert (refused.status_code, refused.json()["error"]) == (400, "VALIDATION_ERROR")
+        assert refused.json()["message"] == MUST
+        assert await world.balance() == (99, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"),
+    [
+        (1800, ">30 min"),
+        (60, ">1 min"),
+        (90, "more than 90 seconds"),
+        (4, "more than 4 seconds"),
+        (1, "more than 1 second"),
+    ],
+)
+async def test_the_limit_of_a_stuck_job_is_told_in_minutes_or_seconds(
+    make_world: Callable[..., World], seconds: int, says: str
+) -> None:  # S2
+    async with make_world(stuck_after_sec=seconds).open(works=False) as world:
+        refused = await world.retry(await world.shot())
+        assert refused.json()["message"] == f"Job must be in FAILED status or stuck ({says} processing)"
+
+
+async def test_a_job_that_changes_after_it_was_read_is_a_concurrent_modification(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # S2 E33
     async with make_world().open(works=False) as world:
-        job_id = await world.shot()  # in line already: another click, or the scheduler, was first
-        refused = await world.retry(job_id)
-        assert (refused.status_code, refused.json()["error"]) == (409, "CONCURRENT_MODIFICATION")
-        assert refused.json()["message"] == "Job is currently being processed by another worker"
-        assert await world.balance() == (99, 1, 0)
+        job_id = await world.shot(url=HANGING)
+        retry = world.app.retry
+
+        async def claimed_first(*given: Any, **more: Any) -> int:
+            await stack.enter_async_context(world.working())
+            await world.running(job_id)
+            return await retry(*given, **more)
+
+        async with contextlib.AsyncExitStack() as stack:
+            monkeypatch.setattr(world.app, "retry", claimed_first)
+            refused = await world.retry(job_id)
+            assert (refused.status_code, refused.json()["error"]) == (409, "CONCURRENT_MODIFICATION")
+            assert refused.json()["message"] == "Job is currently being processed by another worker"
+            assert await world.balance() == (99, 1, 0)
+
+
+async def test_a_screenshot_has_the_fields_of_the_document_from_its_first_moment(
+    make_world: Callable[..., World],
+) -> None:  # S1 E3a E8
+    names = (
+        "retryCount",
+        "nextRetryAt",
+        "lastFailureReason",
+        "isRetryable",
+        "retryType",
+        "lockedBy",
+        "lockedAt",
+    )
+    async with make_world().open(works=False) as world:
+        asked = await world.ask("ann", "POST", SHOTS, {"url": HANGING})
+        new = (0, None, None, True, "AUTOMATIC", None, None)
+        assert tuple(asked.json()[name] for name in names) == new
+        job_id = asked.json()["jobId"]
+        async with world.working():
+            shown = await world.running(job_id)
+            [worker] = await world.app.workers()
+            assert (shown["lockedBy"], shown["lockedAt"]) == (worker.name, shown["startedAt"])
+            assert (shown["isRetryable"], shown["retryType"]) == (True, "AUTOMATIC")
+            world.browser.free.set()  # type: ignore[attr-defined]
+            shown = await world.ended(job_id)
+            assert (shown["lockedBy"], shown["lockedAt"], shown["isRetryable"]) == (None, None, True)
 
 
 async def test_who_has_too_few_credits_is_told_how_many_are_needed_and_there(world: World) -> None:  # S2 S3
@@ -159,12 +224,13 @@ async def test_a_stuck_job_is_retried_by_its_owner_before_the_sweep_comes(
         await world.app.pause("stuck", kind="duty")
         job_id = await world.shot(url=HANGING)
         await eventually(world.stuck)
-        world.browser.free.set()  # type: ignore[attr-defined]
         retried = await world.retry(job_id)
+        assert retried.status_code == 200
+        world.browser.free.set()  # type: ignore[attr-defined]
         shown = await world.ended(job_id)
-        # Freed and retried at one moment: whichever was first, it is one picture, paid once.
-        assert retried.status_code in (200, 400, 409)
-        assert shown["status"] == "COMPLETED"
+        assert (shown["status"], shown["manualRetryCount"]) == ("COMPLETED", 1)
+        kinds = await world.kinds(job_id)
+        assert (kinds.count("reclaimed"), kinds.count("complete")) == (1, 1)
         assert await world.balance() == (99, 0, 1)
 
 

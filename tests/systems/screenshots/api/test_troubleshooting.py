@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,15 +66,25 @@ async def test_case_3_delayed_jobs_that_do_not_move_are_paused_or_have_no_worker
 
 
 async def test_case_4_many_at_one_job_get_one_yes_and_clear_noes(
-    make_world: Callable[..., World],
-) -> None:  # S9
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:  # S9 S2
     async with make_world(policies=SLOW).open() as world:
         job_id = await world.shot(url="https://example.com/fail-1/hang")
         await world.until(job_id, lambda shown: shown["nextRetryAt"] is not None)
         await world.app.pause("screenshots")
+        retry, all_have_read = world.app.retry, asyncio.Barrier(20)
+
+        async def together(*given: Any, **more: Any) -> int:
+            await all_have_read.wait()
+            return await retry(*given, **more)
+
+        monkeypatch.setattr(world.app, "retry", together)
         answers = await asyncio.gather(*(world.retry(job_id) for _ in range(20)))
+        monkeypatch.undo()
         assert sorted(answer.status_code for answer in answers) == [200] + [409] * 19
         assert {answer.json().get("error") for answer in answers} == {None, "CONCURRENT_MODIFICATION"}
+        late = await world.retry(job_id)  # reads it after it was queued
+        assert (late.status_code, late.json()["error"]) == (400, "VALIDATION_ERROR")
         await world.app.resume("screenshots")
         assert (await world.ended(job_id))["status"] == "COMPLETED"
 
