@@ -32,8 +32,8 @@ class Database(Protocol):
     async def run(self, sql: str, *values: Any) -> list[Row]:
         """One statement, committed when this returns."""
 
-    async def run_in(self, connection: Any, sql: str, *values: Any) -> None:
-        """One statement in a transaction of the engine's."""
+    async def run_in(self, connection: Any, sql: str, *values: Any) -> list[Row]:
+        """Run one statement in a transaction of the engine and return its rows."""
 
     def written(self, sql: str) -> str:
         """*sql* as this database writes it."""
@@ -58,8 +58,9 @@ class SqliteDatabase:
             connection.execute("PRAGMA synchronous = FULL")
             return connection.execute(sql, values).fetchall()
 
-    async def run_in(self, connection: Any, sql: str, *values: Any) -> None:
-        connection.execute(self.written(sql), values)
+    async def run_in(self, connection: Any, sql: str, *values: Any) -> list[Row]:
+        rows: list[Row] = connection.execute(self.written(sql), values).fetchall()
+        return rows
 
     def written(self, sql: str) -> str:
         return re.sub(r"\$(\d+)", r"?\1", sql)
@@ -106,8 +107,8 @@ class PostgresDatabase:
         pool = await self._open()
         return [tuple(row) for row in await pool.fetch(sql, *values)]
 
-    async def run_in(self, connection: Any, sql: str, *values: Any) -> None:
-        await connection.execute(sql, *values)
+    async def run_in(self, connection: Any, sql: str, *values: Any) -> list[Row]:
+        return [tuple(row) for row in await connection.fetch(sql, *values)]
 
     def written(self, sql: str) -> str:
         return sql

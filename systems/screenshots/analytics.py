@@ -156,7 +156,8 @@ async def _cost(books: Books, since: float) -> dict[str, Any]:
         int(since // HOUR),
     )
     [(compensated,)] = await books.run(
-        "SELECT coalesce(sum(credits), 0) FROM screenshots_breach WHERE found_at >= $1", since
+        "SELECT coalesce(sum(credits), 0) FROM screenshots_breach WHERE found_at >= $1 AND compensated_at IS NOT NULL",
+        since,
     )
     return {
         "retrySeconds": round(float(again), 3),  #: of attempts behind the first

@@ -50,6 +50,9 @@ CODES: dict[Code, Known] = {
     Code.BROWSER_CRASHED: passing(503, "The browser was lost while it worked."),
 }
 
+#: The codes that the request or the page causes: a name that does not resolve, a closed port, a page that takes too long …
+BY_CUSTOMER = frozenset(code.value for code in CODES if code is not Code.BROWSER_CRASHED)
+
 
 def message(code: Code, *, final: bool) -> str:
     known = CODES[code]

@@ -21,14 +21,20 @@ class Tier:
     name: str
     success_within: float | None = None  #: seconds from the request to the picture
     retry_within: float | None = None  #: seconds from a retry by hand until it begins
-    compensation: int = 0  #: credits for each promise that was broken
+    compensation: int = 0  #: credits for each broken promise; a job's own price bounds them
+    compensation_per_month: int = 100  #: credits that one account gets in a calendar month (UTC) at most
 
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Whose tier is which."""
+    """The tiers, and which customer has which."""
 
     customers: dict[str, Tier] = field(default_factory=dict)
+    tiers: dict[str, Tier] = field(default_factory=dict)
+
+    def most_per_month(self, tier: str) -> int:
+        """Return the credits that an account of *tier* gets in a month at most; the default for a tier that is gone."""
+        return self.tiers.get(tier, Tier(name=tier)).compensation_per_month
 
     def tier_of(self, names: Iterable[str | None]) -> Tier | None:
         """Of the first of *names* that has one: the owner, then who pays for it."""
@@ -39,6 +45,7 @@ class _TierSection(msgspec.Struct, forbid_unknown_fields=True):
     success_within: str | None = None
     retry_within: str | None = None
     compensation: _Credits = 0
+    compensation_per_month: _Credits = 100
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,7 +66,7 @@ def read_promises(file: Path) -> Promises:
     if unknown:
         known = ", ".join(tiers) or "none"
         raise UsageError(f"{file.name}: customers name the tier {min(unknown)!r}; there are: {known}")
-    return Promises({name: tiers[tier] for name, tier in said.customers.items()})
+    return Promises({name: tiers[tier] for name, tier in said.customers.items()}, tiers)
 
 
 def _tier(file: str, name: str, section: _TierSection) -> Tier:
@@ -72,4 +79,5 @@ def _tier(file: str, name: str, section: _TierSection) -> Tier:
         if not (number.isascii() and number.isdigit() and len(number) <= 6) or unit not in _UNITS:
             raise UsageError(f"{file}: tiers.{name}.{key} is {text[:40]!r}; it is a time such as 30s or 10m")
         times[key] = float(int(number) * _UNITS[unit])
-    return Tier(name=name, compensation=section.compensation, **times)
+    bounds = {key: getattr(section, key) for key in ("compensation", "compensation_per_month")}
+    return Tier(name=name, **bounds, **times)

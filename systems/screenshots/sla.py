@@ -1,14 +1,16 @@
-"""Promises that are due are judged, once each; what was broken is written down and compensated, once each (E76).
+"""Promises that are due are judged, once each; a broken one is recorded and compensated, once each (E76).
 
-SUCCESS  the picture was not there in time: late, failed, or still waited for. Not counted: what the customer has cancelled, and
-         pages that no attempt could have taken.
+SUCCESS  the picture was not there in time: late, failed, or still open.
 RETRY    a retry by hand did not begin in time.
 
-Both are told like everything that happens to a job, by its events `breached` and `compensated`: in its history, to streams and to
-webhooks of its owner.
+A promise is kept or excused where the customer is the cause: the job was cancelled, an attempt failed for a reason of the page or
+the request (`codes.BY_CUSTOMER`), or the page answered with an error. Compensation waits until the job has ended, because only then
+the cause is known, and it is bounded (`payouts`).
 
-Each step may be done twice, by anybody, at any time: a breach is one row for job and kind, its events have the kind for a name, and its
-credits are a grant whose id is made of both.
+Both are events of the job, `breached` and `compensated`: in its history, in streams and in webhooks of its owner.
+
+Each step may be done twice, by any process, at any time: a breach is one row for job and kind, its events have the kind for a name,
+its amount is decided once, and its credits are a grant whose id is made of both.
 """
 
 from __future__ import annotations
@@ -21,15 +23,18 @@ from typing import Any, NamedTuple
 
 from holdfast import Event, Holdfast, JobRow, State, UnknownJob
 from holdfast.logs import Log
-from systems.screenshots.codes import CODES
+from systems.screenshots.codes import BY_CUSTOMER
+from systems.screenshots.payouts import Claim, decide
+from systems.screenshots.promises import Promises
 from systems.screenshots.records import Books
 from systems.screenshots.records.following import rows_of
 
 log = Log("screenshots.sla")
 
 _AT_A_TIME = 200
-#: What fails for reasons of the page or the request; nobody could have promised otherwise.
-_EXCUSED = frozenset(code.value for code, known in CODES.items() if not known.again)
+_FAILED_BY_CUSTOMER = f"""SELECT 1 FROM screenshots_attempt
+    WHERE job_id = $1 AND code IN ({", ".join(f"'{code}'" for code in sorted(BY_CUSTOMER))}) LIMIT 1"""
+_OPEN = (State.QUEUED, State.PROCESSING)
 
 
 class Kind(StrEnum):
@@ -106,17 +111,21 @@ def _moment(at: float) -> str:
 
 
 def kept_success(row: JobRow | None, due_at: float) -> bool:
-    """Whether the promise of a picture by *due_at*, which has passed, was kept. A job that is gone was removed by retention."""
-    if row is None:
+    """Return whether the picture was there by *due_at*, which has passed, or is not wanted any more.
+
+    A job that is gone was removed by retention, long after its end.
+    """
+    if row is None or row.state is State.CANCELLED:
         return True
-    match row.state:
-        case State.COMPLETE:
-            return row.finished_at is not None and row.finished_at.timestamp() <= due_at
-        case State.CANCELLED:
-            return True
-        case State.FAILED:
-            return row.error_code in _EXCUSED
-    return False
+    return (
+        row.state is State.COMPLETE and row.finished_at is not None and row.finished_at.timestamp() <= due_at
+    )
+
+
+def page_refused(row: JobRow) -> bool:
+    """Return whether the page itself answered with an error."""
+    status = row.result.get("pageStatus") if isinstance(row.result, dict) else None
+    return isinstance(status, int) and status >= 400
 
 
 def kept_retry(events: list[Event], asked: int, due_at: float) -> bool:
@@ -126,11 +135,11 @@ def kept_retry(events: list[Event], asked: int, due_at: float) -> bool:
 
 
 class Sla:
-    def __init__(self, app: Holdfast, books: Books) -> None:
-        self._app, self._books = app, books
+    def __init__(self, app: Holdfast, books: Books, promises: Promises) -> None:
+        self._app, self._books, self._promises = app, books, promises
 
     async def judge(self, now: float | None = None) -> int:
-        """Look at all promises that are due at *now*, compensate what was broken; how many breaches were found."""
+        """Judge all promises that are due at *now*, compensate broken ones, and return how many breaches were found."""
         at = time.time() if now is None else now
         found = 0
         while (some := await self._judge_successes(at)) is not None:
@@ -162,7 +171,8 @@ class Sla:
         rows = {row.id: row for row in await rows_of(self._app, [job_id for job_id, _ in due])}
         found = 0
         for job_id, due_at in due:
-            if not kept_success(rows.get(job_id), due_at):
+            row = rows.get(job_id)
+            if not kept_success(row, due_at) and not await self._is_excused(row):
                 found += await self._break(job_id, Kind.SUCCESS, due_at, now)
             await self._books.run("UPDATE screenshots_job SET judged = 1 WHERE job_id = $1", job_id)
         return found
@@ -200,31 +210,62 @@ class Sla:
             log.warning("sla.broken", job_id=job_id, kind=kind.value, late_by=round(now - due_at, 1))
         return len(new)
 
+    async def _is_excused(self, row: JobRow | None) -> bool:
+        """Return whether the customer is the cause: of a job that is gone, of its cancellation, or by its page."""
+        if row is None or row.state is State.CANCELLED or page_refused(row):
+            return True
+        return bool(await self._books.run(_FAILED_BY_CUSTOMER, row.id))
+
     async def _compensate(self, now: float) -> None:
         owed = await self._books.run(
-            "SELECT job_id, kind, account, tier, due_at, credits FROM screenshots_breach"
-            " WHERE compensated_at IS NULL"
+            "SELECT b.job_id, b.kind, b.account, b.credits, coalesce(j.price, 0), b.tier, b.due_at, b.found_at"
+            " FROM screenshots_breach b LEFT JOIN screenshots_job j ON j.job_id = b.job_id"
+            " WHERE b.compensated_at IS NULL ORDER BY b.found_at"
         )
-        for job_id, kind, account, tier, due_at, promised in owed:
-            owes = int(promised)
-            await self._tell(job_id, "breached", kind, tier=tier, due_at=_moment(due_at), credits=owes)
-            if owes:
-                await self._app.credits.grant(
-                    account,
-                    owes,
-                    source="compensation",
-                    id=f"sla:{job_id}:{kind}",
-                    by="sla",
-                    note=f"{kind} of {job_id}, promised to {tier}",
-                )
-                await self._tell(job_id, "compensated", kind, account=account, credits=owes)
-            log.info("sla.compensated", job_id=job_id, kind=kind, account=account, credits=owes)
-            await self._books.run(
-                "UPDATE screenshots_breach SET compensated_at = $3 WHERE job_id = $1 AND kind = $2",
-                job_id,
-                kind,
-                now,
+        for first in range(0, len(owed), _AT_A_TIME):
+            some = owed[first : first + _AT_A_TIME]
+            rows = {row.id: row for row in await rows_of(self._app, sorted({one[0] for one in some}))}
+            for job_id, kind, account, promised, price, tier, due_at, found_at in some:
+                row = rows.get(job_id)
+                ended = row is None or row.state not in _OPEN
+                if ended or found_at == now:  # at once, and again at the end in case this was cut off
+                    await self._tell(
+                        job_id, "breached", kind, tier=tier, due_at=_moment(due_at), credits=int(promised)
+                    )
+                if ended:
+                    most = self._promises.most_per_month(tier)
+                    claim = Claim(job_id, kind, account, int(promised), int(price), most)
+                    await self._settle(claim, tier, row, now)
+
+    async def _settle(self, claim: Claim, tier: str, row: JobRow | None, now: float) -> None:
+        """Pay what a breach is worth, now that its job has ended."""
+        excused = await self._is_excused(row)
+        pays = 0 if excused else await decide(self._app, self._books, claim, now)
+        if pays:
+            await self._app.credits.grant(
+                claim.account,
+                pays,
+                source="compensation",
+                id=f"sla:{claim.job_id}:{claim.kind}",
+                by="sla",
+                note=f"{claim.kind} of {claim.job_id}, promised to {tier}",
             )
+            await self._tell(claim.job_id, "compensated", claim.kind, account=claim.account, credits=pays)
+        log.info(
+            "sla.compensated",
+            job_id=claim.job_id,
+            kind=claim.kind,
+            account=claim.account,
+            credits=pays,
+            excused=excused,
+        )
+        await self._books.run(
+            "UPDATE screenshots_breach SET compensated_at = $3, credits = $4 WHERE job_id = $1 AND kind = $2",
+            claim.job_id,
+            claim.kind,
+            now,
+            pays,
+        )
 
     async def _tell(self, job_id: str, event: str, kind: str, **meta: Any) -> None:
         try:

@@ -168,7 +168,7 @@ def _keep_house(app: Holdfast, settings: Settings, promises: Promises) -> None:
         """Write down what has happened, and judge the promises that are due (E76)."""
         books: Books = job.resources.books
         await books.follow(app, promises)
-        await Sla(app, books).judge()
+        await Sla(app, books, promises).judge()
 
     @app.schedule(Every("10m"))
     @app.task(name="sweep_images", queue=HOUSEKEEPING, timeout="5m", retry=1)

@@ -75,6 +75,7 @@ async def _asked_for(app: Holdfast, promises: Promises, events: Iterable[Event])
         tier = promises.tier_of([row.owner, payer])
         created = row.created_at.timestamp()
         within = None if tier is None else tier.success_within
+        price = app.credits.price_of(row.task)
         statements.append(
             (
                 _ADD_JOB,
@@ -82,9 +83,9 @@ async def _asked_for(app: Holdfast, promises: Promises, events: Iterable[Event])
                 row.owner,
                 payer,
                 row.task,
-                app.credits.price_of(row.task),
+                price,
                 "" if tier is None else tier.name,
-                0 if tier is None else tier.compensation,
+                0 if tier is None else min(tier.compensation, price),
                 created,
                 None if within is None else created + within,
                 None if tier is None else tier.retry_within,

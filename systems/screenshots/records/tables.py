@@ -26,6 +26,11 @@ TABLES = (
         due_at double precision NOT NULL, found_at double precision NOT NULL, credits bigint NOT NULL,
         compensated_at double precision, PRIMARY KEY (job_id, kind))""",
     "CREATE INDEX IF NOT EXISTS screenshots_breach_owed ON screenshots_breach (job_id) WHERE compensated_at IS NULL",
+    # What was decided to be paid for a broken promise, once. The decision comes before the grant, and every bound counts it.
+    """CREATE TABLE IF NOT EXISTS screenshots_payout (
+        job_id text NOT NULL, kind text NOT NULL, account text NOT NULL, month text NOT NULL, credits bigint NOT NULL,
+        PRIMARY KEY (job_id, kind))""",
+    "CREATE INDEX IF NOT EXISTS screenshots_payout_account ON screenshots_payout (account)",
     # How far the events have been read.
     "CREATE TABLE IF NOT EXISTS screenshots_mark (name text PRIMARY KEY, value bigint NOT NULL)",
 )

@@ -170,7 +170,7 @@ class _Routes:
         place, most = None if after is None else Place.read(after), max(1, min(limit, MOST_ROWS))
         if after is not None and place is None:
             raise Refused("VALIDATION_ERROR", "`after` is not the `next` of a page before.", status=422)
-        found = await Sla(self._app, self.books).breaches(limit=most, after=place)
+        found = await Sla(self._app, self.books, self._screenshots.promises).breaches(limit=most, after=place)
         following = str(found[-1].place) if len(found) == most else None
         return _json({"breaches": [one.as_json() for one in found], "next": following})
 

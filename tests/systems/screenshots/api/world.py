@@ -49,11 +49,14 @@ async def eventually(look: Callable[[], Awaitable[T]], *, every: float = 0.02, w
 
 class Easel:
     """Takes no time and needs no page. What a URL's path says first is what happens: `/fail` always, `/fail-2/x` the first two
-    times, `/code-X/x` always with the code X, `/hang/x` until `free` is set; anything else is a picture."""
+    times, `/code-X/x` always with the code X, `/hang/x` until `free` is set; anything else is a picture. What hung fails with
+    the code *after*, if there is one; *status* is what pages answer."""
 
     def __init__(self) -> None:
         self.taken: Counter[str] = Counter()  #: how often each URL was begun
         self.free = asyncio.Event()
+        self.after: str | None = None
+        self.status = 200
 
     async def shoot(self, shot: Shot) -> Picture:
         self.taken[shot.url] += 1
@@ -67,8 +70,10 @@ class Easel:
                 raise ShotFailed(Code.SELECTOR_NOT_FOUND)
             case "hang":
                 await self.free.wait()
+                if self.after is not None:
+                    raise ShotFailed(Code(self.after))
         return Picture(
-            data=b"\x89PNG a picture", format=shot.format, width=1, height=1, url=shot.url, status=200
+            data=b"\x89PNG a picture", format=shot.format, width=1, height=1, url=shot.url, status=self.status
         )
 
 
