@@ -33,6 +33,7 @@ ARGUMENTS = (
     "--disable-notifications",
     "--disable-dev-shm-usage",  # in containers /dev/shm is small, and a full one crashes pages
     "--disable-gpu",
+    "--block-new-web-contents",  # no page opens a window: the shell has no blocker of its own, as the whole browser has
     "--mute-audio",
     "--disk-cache-size=1",
 )

@@ -19,6 +19,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     most_picture_bytes: int = 48 << 20
     most_sheets: int = 100  #: of a pdf
     dialogs: int = 20  #: are dismissed
-    popups: int = 20  #: are closed
+    popups: int = 20  #: Chromium opens none; should one appear all the same it is closed, and after this many the job fails
     navigations: int = 20  #: of the page by itself are followed
     network: Bounds = msgspec.field(default_factory=Bounds)
