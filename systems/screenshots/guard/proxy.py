@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +16,8 @@ from systems.screenshots.guard.rules import Rules
 
 #: A refusal is given so long after it was asked for, whatever it took to decide on it.
 REFUSAL_SECONDS = 0.1
+#: A name that leads to no open address takes a whole number of these: whether it exists is not to be told by the time.
+NAME_SECONDS = 0.5
 _BODY = b"This address is not open.\n"
 REFUSAL = (
     b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
@@ -71,8 +74,8 @@ class Guard:
             await asyncio.gather(*given.open, return_exceptions=True)
 
     async def check(self, url: str) -> None:
-        """`TargetNotAllowed` for a URL that leads to a closed place now, in the time that every refusal takes;
-        `Unreachable` for a name that nobody knows."""
+        """Raise `TargetNotAllowed` for a URL that is closed by itself, in the time that every refusal takes, and `Unreachable`
+        for a name without an open address, whether it exists or not."""
         began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._bounds.connect_seconds):
@@ -124,9 +127,19 @@ class Guard:
         raise Unreachable("it could not be reached")
 
     async def _addresses(self, target: Target) -> list[str]:
-        return await open_addresses(
-            target, self._resolve, lambda one: self.rules.admits(target.host, one, target.port)
-        )
+        """Return the addresses of *target*, all of them open.
+
+        A name that leads to a closed address is answered like a name that does not exist: the difference would tell a caller
+        which names there are inside.
+        """
+        began = asyncio.get_running_loop().time()
+        try:
+            return await open_addresses(
+                target, self._resolve, lambda one: self.rules.admits(target.host, one, target.port)
+            )
+        except (TargetNotAllowed, Unreachable):
+            await _hold(began, NAME_SECONDS)
+            raise Unreachable("it could not be reached") from None
 
 
 def _shut(given: Pass, writer: asyncio.StreamWriter) -> None:
@@ -137,8 +150,10 @@ def _shut(given: Pass, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
 
-async def _hold(began: float) -> None:
-    await asyncio.sleep(began + REFUSAL_SECONDS - asyncio.get_running_loop().time())
+async def _hold(began: float, every: float = REFUSAL_SECONDS) -> None:
+    """Sleep until the next multiple of *every* seconds since *began*."""
+    took = asyncio.get_running_loop().time() - began
+    await asyncio.sleep(max(1, math.ceil(took / every)) * every - took)
 
 
 async def _pass_on(given: Pass, request: Request, target: Target, page: Streams, server: Streams) -> None:

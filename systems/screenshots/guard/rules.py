@@ -35,6 +35,8 @@ class Rules:
             raise TargetNotAllowed("its address is not a public one")
         if target.port not in self.ports and not self._may_be_allowed(target.port):
             raise TargetNotAllowed("its port is closed")
+        if _is_local(target.host) and not self._may_be_allowed(target.port):
+            raise TargetNotAllowed("it names this machine")
         return target
 
     def admits(self, host: str, address: Address, port: int) -> bool:
@@ -46,6 +48,11 @@ class Rules:
     def _may_be_allowed(self, port: int) -> bool:
         """A name may lead to an address that is allowed with this port; that is known when it is resolved."""
         return any(port == allowed for _, allowed in self.allowed)
+
+
+def _is_local(host: str) -> bool:
+    """Return whether RFC 6761 reserves the name for the machine itself."""
+    return host.lower().rstrip(".").rpartition(".")[2] == "localhost"
 
 
 def _words(environment: Mapping[str, str], variable: str) -> list[str]:

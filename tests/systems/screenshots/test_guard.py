@@ -11,8 +11,8 @@ import pytest
 
 from holdfast import UsageError
 from holdfast.outbound import Resolve, TargetNotAllowed
-from systems.screenshots.guard import Bounds, Guard, Pass, Rules, Trouble
-from systems.screenshots.guard.proxy import REFUSAL, REFUSAL_SECONDS
+from systems.screenshots.guard import Bounds, Guard, Pass, Rules, Trouble, proxy
+from systems.screenshots.guard.proxy import NAME_SECONDS, REFUSAL, REFUSAL_SECONDS
 from tests.closed_addresses import CLOSED
 from tests.systems.screenshots.places import Inside, Web, forever
 
@@ -85,15 +85,40 @@ async def test_all_closed_addresses_get_one_answer_equal_in_text_and_time(
     assert all(REFUSAL_SECONDS <= seconds < REFUSAL_SECONDS + 3.0 for _, seconds in answers)
 
 
-async def test_names_that_lead_to_closed_addresses_get_the_same_answer() -> None:  # S1
-    async def lookup(address: str) -> bytes:
-        resolve, _ = answering(["93.184.216.34", address])  # one that is open beside it changes nothing
-        async with admitted(resolve=resolve) as (given, told):
-            answer = await ask(given.port, connect("pages.example:443"))
-            assert told == [Trouble.BLOCKED]
-            return answer
+@pytest.mark.parametrize("way", [connect, lambda place: get(f"http://{place}/")], ids=["connect", "get"])
+async def test_a_name_that_leads_to_a_closed_address_is_answered_like_one_that_does_not_exist(
+    way: Callable[[str], str],
+) -> None:  # S1
+    async def unknown(host: str, port: int) -> Sequence[str]:
+        raise OSError("unknown")
 
-    assert set(await asyncio.gather(*map(lookup, [*CLOSED, "fe80::1%lo"]))) == {REFUSAL}
+    async def asked(resolve: Resolve) -> tuple[bytes, list[Trouble], bool]:
+        async with admitted(resolve=resolve) as (given, told):
+            began = time.monotonic()
+            answer = await ask(given.port, way("pages.example:443"))
+            return answer, told, time.monotonic() - began >= NAME_SECONDS
+
+    # One that is open beside it changes nothing.
+    closed = [answering(["93.184.216.34", address])[0] for address in [*CLOSED, "fe80::1%lo"]]
+    nothing, *answers = await asyncio.gather(*map(asked, [unknown, *closed]))
+    assert nothing[1:] == ([], True)
+    assert all(answer == nothing for answer in answers)
+
+
+@pytest.mark.parametrize("took", [0.0, 0.2, 1.3])
+async def test_the_time_of_a_lookup_does_not_tell_what_it_found(
+    monkeypatch: pytest.MonkeyPatch, took: float
+) -> None:  # S1
+    now, slept = asyncio.get_running_loop().time(), []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now + took)
+    await proxy._hold(now, NAME_SECONDS)
+    monkeypatch.undo()
+    assert took + slept[0] == pytest.approx(NAME_SECONDS if took < NAME_SECONDS else 3 * NAME_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +158,8 @@ async def test_a_name_that_answers_differently_the_second_time_gains_nothing() -
                 "rebinding.example"
             ]  # once: between the check and the connection nobody is asked
             assert told == []
-            assert await ask(given.port, get(f"http://rebinding.example:{web.port}/")) == REFUSAL
-            assert told == [Trouble.BLOCKED]
+            assert await ask(given.port, get(f"http://rebinding.example:{web.port}/")) == b""
+            assert (asked, told) == (["rebinding.example"] * 2, [])
         assert not inside.reached
 
 

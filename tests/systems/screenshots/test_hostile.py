@@ -61,8 +61,6 @@ OTHER_URLS = [
     "http://localhost/",
     "http://localhost./",
     "http://LOCALHOST/",
-    "http://inner.example/",
-    "http://half.example/",
     "http://example.com:22/",
     "http://example.com:5432/",
     "http://example.com/\r\nHost: x",
@@ -150,6 +148,31 @@ async def test_every_closed_address_scheme_and_trick_is_refused_in_equal_words_a
     assert {code for code, _, _ in answers} == {Code.TARGET_NOT_ALLOWED}
     assert len({words for _, words, _ in answers}) == 1
     assert all(REFUSAL_SECONDS <= seconds < REFUSAL_SECONDS + 3.0 for _, _, seconds in answers)
+
+
+async def test_a_name_inside_is_told_in_the_same_words_as_a_name_that_does_not_exist(
+    studio: Studio, web: Web
+) -> None:  # S1
+    async def told(url: str) -> tuple[Code, str] | int | None:
+        try:
+            return (await studio.shoot(Shot(url=url, width=50, height=50, delay=1))).status
+        except ShotFailed as failed:
+            return failed.code, failed.line(final=False)
+
+    ways = {
+        "asked for": "http://NAME/",
+        "by TLS": "https://NAME/",
+        "redirected to": web.url + "/to-NAME",
+        "loaded": web.url + "/with-NAME",
+    }
+    found = {}
+    for name in ("nosuch.example", "inner.example", "half.example"):
+        web.redirect(f"/to-{name}", f"http://{name}/")
+        web.page(f"/with-{name}", f"<p>here<img src=http://{name}/secret><script>fetch('//{name}/')</script>")
+        found[name] = [await told(url.replace("NAME", name)) for url in ways.values()]
+    failed = (Code.CONNECTION_FAILED, "The page could not be reached. It will be tried again.")
+    assert found["nosuch.example"] == [failed, failed, failed, 200]
+    assert found["inner.example"] == found["half.example"] == found["nosuch.example"]
 
 
 #: Ways of a page to somewhere else; INSIDE stands for an address with a port where somebody listens.
@@ -248,8 +271,10 @@ async def test_a_name_that_changes_its_mind_does_not_lead_the_browser_inside(
         rules = Rules(allowed=frozenset({("127.0.0.2", outer.port)}))
         async with Studio(chromium, rules, Limits(seconds=SECONDS), resolve=resolve) as own:
             url = f"http://rebinding.example:{outer.port}/"
-            assert await failure(own, url, delay=3) is Code.TARGET_NOT_ALLOWED
+            picture = await own.shoot(Shot(url=url, width=50, height=50, delay=3))
+        assert picture.status == 200
         assert outer.asked == ["/"]
+        assert len(NAMES["rebinding.example"]) == 1  # it did ask again
         assert not inner.reached
 
 
