@@ -4,7 +4,7 @@ SUCCESS  the picture was not there in time: late, failed, or still open.
 RETRY    a retry by hand did not begin in time.
 
 A promise is kept or excused where the customer is the cause: the job was cancelled, an attempt failed for a reason of the page or
-the request (`codes.BY_CUSTOMER`), or the page answered with an error. Compensation waits until the job has ended, because only then
+the request (`codes.BY_CUSTOMER`), the page's host was held for it (`hosts`), or the page answered with an error. Compensation waits until the job has ended, because only then
 the cause is known, and it is bounded (`payouts`).
 
 Both are events of the job, `breached` and `compensated`: in its history, in streams and in webhooks of its owner.
@@ -33,7 +33,8 @@ log = Log("screenshots.sla")
 
 _AT_A_TIME = 200
 _FAILED_BY_CUSTOMER = f"""SELECT 1 FROM screenshots_attempt
-    WHERE job_id = $1 AND code IN ({", ".join(f"'{code}'" for code in sorted(BY_CUSTOMER))}) LIMIT 1"""
+    WHERE job_id = $1 AND code IN ({", ".join(f"'{code}'" for code in sorted(BY_CUSTOMER))})
+    UNION ALL SELECT 1 FROM screenshots_held WHERE job_id = $1 LIMIT 1"""
 _OPEN = (State.QUEUED, State.PROCESSING)
 
 

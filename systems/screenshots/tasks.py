@@ -2,8 +2,8 @@
 
 `build(settings)` makes it; `systems.screenshots.app:app` is the one of the environment, for `holdfast worker`.
 
-No breaker stands before the browser: what a picture fails by is most often its page, and with a few bad pages anybody could
-stop everybody's.
+No breaker of the engine stands before the browser: a picture fails most often by its page, and with a few bad pages one customer
+could stop all others. `hosts` holds single customers at single places instead.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from holdfast import (
     Retention,
     Retry,
     Retryable,
+    Snooze,
     Task,
     UsageError,
     fixed,
@@ -33,6 +34,7 @@ from systems.screenshots.browser import Browser, Limits
 from systems.screenshots.checks import make_check
 from systems.screenshots.failures import ShotFailed, rule
 from systems.screenshots.guard import Rules
+from systems.screenshots.hosts import Hosts, place_of
 from systems.screenshots.promises import Promises, read_promises
 from systems.screenshots.records import Books, open_books
 from systems.screenshots.settings import Settings
@@ -46,6 +48,8 @@ SCREENSHOT, PDF_GENERATION = "SCREENSHOT", "PDF_GENERATION"
 DEFAULT_RETRY = Retry(4, backoff=table(["5s", "25s", "125s"]), jitter="none")
 #: What an attempt may take beyond the browser's time: it may wait for room once, and for the disk.
 _OTHER_TIME = timedelta(seconds=30)
+#: A job is put off so many times for the place of its page; then it is tried.
+_MOST_HOLDS = 10
 #: Beside the pictures one worker process keeps the books and the house.
 _OTHER_SLOTS = 2
 
@@ -59,6 +63,7 @@ class Shooting(Protocol):
 class Resources(NamedTuple):
     browser: Shooting
     books: Books
+    hosts: Hosts
 
 
 PictureTask = Task[..., Coroutine[Any, Any, dict[str, Any]]]
@@ -111,7 +116,7 @@ def build(
     async def resources() -> AsyncIterator[Resources]:
         opening = open_browser() if open_browser is not None else Browser(limits)
         async with open_books(settings.database_url) as books, opening as browser:
-            yield Resources(browser, books)
+            yield Resources(browser, books, Hosts(books))
 
     given: dict[str, Any] = {
         "queue": QUEUE,
@@ -151,14 +156,34 @@ def build(
 
 
 async def _shoot(job: Job, shot: Shot) -> Picture:
-    """Whoever reads why the last attempt failed is not promised another."""
+    """Take the picture, unless the page's place is held for its owner: then the job is put off.
+
+    The reason of the last attempt promises no other one.
+    """
     browser: Shooting = job.resources.browser
+    place, owner = place_of(shot.url), job.owner or ""
+    await _wait_for(job, place, owner)
     try:
-        return await browser.shoot(shot)
+        picture = await browser.shoot(shot)
     except ShotFailed as failed:
+        await job.resources.hosts.tell(place, owner, failed.code)
         if failed.again and job.attempt >= job.max_attempts:
             raise Retryable(failed.line(final=True), code=failed.code.value) from failed
         raise
+    await job.resources.hosts.tell(place, owner, None)
+    return picture
+
+
+async def _wait_for(job: Job, place: str, owner: str) -> None:
+    """Put the job off while its owner is held at *place*; not more often than `_MOST_HOLDS`, so that every job ends."""
+    seconds = await job.resources.hosts.wait(place, owner)
+    if not seconds:
+        return
+    holds = [
+        one for one in await job.attempts() if one.outcome == "snoozed" and one.generation == job.generation
+    ]
+    if len(holds) < _MOST_HOLDS:
+        raise Snooze(timedelta(seconds=seconds))
 
 
 def _keep_house(app: Holdfast, settings: Settings, promises: Promises) -> None:

@@ -8,7 +8,7 @@
 | `POST …/{id}/retry` | owner | its place in line (S2) |
 | `GET …/{id}/audit` | owner | who did what with it, and when (S8) |
 | `GET /api/v1/credits` | owner | its account |
-| `GET /api/v1/admin/analytics`, `…/sla/breaches`, `…/retry-scheduler` | not owners | figures, promises, duties |
+| `GET /api/v1/admin/analytics`, `…/sla/breaches`, `…/hosts`, `…/retry-scheduler` | not owners | figures, promises, failing places, duties |
 | everything else under `/api/v1`, `/metrics`, `/livez`, `/readyz` | by its own rules | the engine's API: `admin/workers/status`, `admin/jobs/stuck`, `admin/retry-scheduler/pause` … (S4, S5) |
 """
 
@@ -32,6 +32,7 @@ from holdfast.http import api
 from systems.screenshots.analytics import analyse
 from systems.screenshots.failures import ShotFailed
 from systems.screenshots.guard import Rules
+from systems.screenshots.hosts import Hosts
 from systems.screenshots.records import Books, open_books
 from systems.screenshots.records.following import TYPES
 from systems.screenshots.shot import MEDIA_TYPES, Shot
@@ -76,6 +77,7 @@ def make_site(screenshots: Screenshots) -> FastAPI:
     site.add_api_route("/api/v1/credits", routes.credits, methods=["GET"])
     site.add_api_route(f"{admin}/analytics", routes.analytics, methods=["GET"])
     site.add_api_route(f"{admin}/sla/breaches", routes.breaches, methods=["GET"])
+    site.add_api_route(f"{admin}/hosts", routes.hosts, methods=["GET"])
     site.add_api_route(f"{admin}/retry-scheduler", routes.scheduler, methods=["GET"])
     site.mount("", api(screenshots.app))
     _tell_errors(site)
@@ -173,6 +175,10 @@ class _Routes:
         found = await Sla(self._app, self.books, self._screenshots.promises).breaches(limit=most, after=place)
         following = str(found[-1].place) if len(found) == most else None
         return _json({"breaches": [one.as_json() for one in found], "next": following})
+
+    async def hosts(self, request: Request, limit: int = 100) -> Response:
+        (await self._callers.of(request)).must_operate()
+        return _json({"hosts": await Hosts(self.books).failing(max(1, min(limit, MOST_ROWS)))})
 
     async def scheduler(self, request: Request) -> Response:
         (await self._callers.of(request)).must_operate()

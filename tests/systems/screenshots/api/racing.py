@@ -108,7 +108,7 @@ async def _click(world: World, done: Race, chance: random.Random, retries: int) 
     recent: list[str] = []
     while done.accepted < retries:
         if len(recent) < OPEN_JOBS // CLIENTS or chance.random() < 0.1:
-            recent.append(await world.shot(url=f"https://example.com/{len(done.jobs)}"))
+            recent.append(await world.shot(url=f"https://n{len(done.jobs)}.example.com/x"))
             done.jobs.append(recent[-1])
         recent = recent[-OPEN_JOBS // CLIENTS :]
         # Mostly one's own, so that there is something to retry; at times anybody's, so that two are after the same.

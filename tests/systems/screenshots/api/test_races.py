@@ -61,7 +61,7 @@ async def test_many_failures_at_once_are_all_retried_and_all_end(
 ) -> None:  # S11
     jobs = 200
     async with make_world(sittings=16, options={"min_concurrency": 2}).open(credits=jobs) as world:
-        urls = [f"https://example.com/fail-1/{number}" for number in range(jobs)]
+        urls = [f"https://n{number}.example.com/fail-1/x" for number in range(jobs)]
         ids = await asyncio.gather(*(world.shot(url=url) for url in urls))
 
         async def all_ended() -> bool:

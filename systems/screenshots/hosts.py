@@ -1,0 +1,130 @@
+"""A breaker for the places that pages are on: a customer that keeps failing there waits, and no other one does.
+
+```text
+closed ──10 failures of one customer, or 2 each of 3 customers──▶ held for those that failed ──one trial a cooldown──▶ closed
+```
+
+A customer is held at a place (host and port) only if its own calls failed there since the last success. Whatever one customer
+does, another one's call is made. The engine's breakers hold a whole lane, so hosts that share a shard would hold each other
+(docs/adr/0018-customers-pages.md).
+
+The table is bounded: a place belongs to one of 64 shards by its hash, a shard keeps its newest rows, and rows expire. A row that
+is lost closes the breaker of that customer and place, nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from zlib import crc32
+
+from holdfast.logs import Log
+from systems.screenshots.codes import Code
+from systems.screenshots.records import Books
+
+log = Log("screenshots.hosts")
+
+SHARDS, ROWS_PER_SHARD = 64, 100
+#: Failures in a row that hold a customer by themselves …
+ALONE = 10
+#: … and those that hold it where so many customers, itself included, have as many.
+TOGETHER, CUSTOMERS = 2, 3
+COOLDOWN, LONGEST_COOLDOWN = 30.0, 600.0
+EXPIRES_AFTER = 3_600.0
+#: What a place that is down looks like. Every other end says that somebody answered, or nothing about the place.
+DOWN = frozenset({Code.CONNECTION_FAILED, Code.NAVIGATION_TIMEOUT})
+
+_LOOK = "SELECT owner, failures, at FROM screenshots_host WHERE shard = $1 AND place = $2 AND at > $3"
+_TRY = """UPDATE screenshots_host SET at = $5
+    WHERE shard = $1 AND place = $2 AND owner = $3 AND at = $4 RETURNING owner"""
+_FAIL = """INSERT INTO screenshots_host (shard, place, owner, failures, at) VALUES ($1, $2, $3, 1, $4)
+    ON CONFLICT (shard, place, owner) DO UPDATE SET at = excluded.at,
+      failures = CASE WHEN screenshots_host.at > $5 THEN screenshots_host.failures + 1 ELSE 1 END"""
+_TRIM = f"""DELETE FROM screenshots_host WHERE shard = $1 AND at < (
+    SELECT at FROM screenshots_host WHERE shard = $1 ORDER BY at DESC LIMIT 1 OFFSET {ROWS_PER_SHARD - 1})"""
+# A success shows that the place is up. Who failed there often enough by itself asks for something else there.
+_SUCCEED = f"""DELETE FROM screenshots_host
+    WHERE shard = $1 AND place = $2 AND (owner = $3 OR failures < {ALONE})"""
+
+
+class Failing(NamedTuple):
+    """A customer's failures in a row at one place."""
+
+    owner: str
+    failures: int
+    at: float  #: of the last failure, or of the trial after it
+
+    @property
+    def next_at(self) -> float:
+        """When one call may be made again; the wait doubles with each failure beyond those that hold a customer alone."""
+        doubled = 2.0 ** min(max(self.failures - ALONE, 0), 10)
+        return self.at + min(COOLDOWN * doubled, LONGEST_COOLDOWN)
+
+
+def place_of(url: str) -> str:
+    """Return host and port of a URL that was accepted."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme.lower() == "https" else 80)
+    return f"{(parts.hostname or '').rstrip('.')}:{port}"
+
+
+def shard_of(place: str) -> int:
+    return crc32(place.encode()) % SHARDS
+
+
+def is_held(own: Failing, all_failing: list[Failing]) -> bool:
+    """Return whether the customer of *own* waits, given all who fail at the same place."""
+    if own.failures >= ALONE:
+        return True
+    several = sum(one.failures >= TOGETHER for one in all_failing) >= CUSTOMERS
+    return several and own.failures >= TOGETHER
+
+
+class Hosts:
+    """The breaker, shared by all workers through their database. While that is away every call is made."""
+
+    def __init__(self, books: Books, now: Callable[[], float] = time.time) -> None:
+        self._books, self._now = books, now
+
+    async def wait(self, place: str, owner: str) -> float:
+        """Return for how many seconds *owner* is not to call *place*; 0 to call now, perhaps as the one trial of a cooldown."""
+        try:
+            return await self._wait(place, owner, self._now())
+        except Exception as error:
+            log.warning("hosts.unavailable", reason=type(error).__name__)
+            return 0.0
+
+    async def tell(self, place: str, owner: str, code: Code | None) -> None:
+        """Record how a call of *owner* at *place* ended; *code* is None for a picture."""
+        try:
+            if code is None:
+                await self._books.run(_SUCCEED, shard_of(place), place, owner)
+            elif code in DOWN:
+                now, shard = self._now(), shard_of(place)
+                await self._books.run(_FAIL, shard, place, owner, now, now - EXPIRES_AFTER)
+                await self._books.run(_TRIM, shard)
+        except Exception as error:
+            log.warning("hosts.unavailable", reason=type(error).__name__)
+
+    async def failing(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Return who fails where, the most failures first."""
+        rows = await self._books.run(
+            "SELECT place, owner, failures, at FROM screenshots_host WHERE at > $1"
+            " ORDER BY failures DESC, place, owner LIMIT $2",
+            self._now() - EXPIRES_AFTER,
+            limit,
+        )
+        return [{"place": place, "owner": owner, "failures": int(number)} for place, owner, number, _ in rows]
+
+    async def _wait(self, place: str, owner: str, now: float) -> float:
+        rows = await self._books.run(_LOOK, shard_of(place), place, now - EXPIRES_AFTER)
+        failing = [Failing(name, int(failures), at) for name, failures, at in rows]
+        own = next((one for one in failing if one.owner == owner), None)
+        if own is None or not is_held(own, failing):
+            return 0.0
+        if now < own.next_at:
+            return own.next_at - now
+        won = await self._books.run(_TRY, shard_of(place), place, owner, own.at, now)
+        return 0.0 if won else own._replace(at=now).next_at - now
