@@ -72,7 +72,7 @@ class Declaring(ABC):
         *,
         name: str | None = None,
         queue: str = "default",
-        retry: Retry | int | None = None,
+        retry: Retry | int | str | None = None,
         timeout: Duration | None = None,
         lease: Duration | None = None,
         depends_on: str | None = None,
@@ -292,6 +292,11 @@ class Declaring(ABC):
     def policies(self) -> Policies:
         """What the policy file says, as it is in force now."""
         return self._reloader.policies
+
+    def most_attempts(self, owner: str) -> int | None:
+        """Return the attempts that a job of *owner* has at most; None where the policy file sets no bound."""
+        policy = self._reloader.policies.owners.get(owner)
+        return None if policy is None else policy.max_attempts
 
     def _check_policies(self) -> None:
         if self.tasks:  # an app without any only looks at the database

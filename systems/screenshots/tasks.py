@@ -22,13 +22,10 @@ from holdfast import (
     Holdfast,
     Job,
     Retention,
-    Retry,
     Retryable,
     Snooze,
     Task,
     UsageError,
-    fixed,
-    table,
 )
 from systems.screenshots.browser import Browser, Limits
 from systems.screenshots.checks import make_check
@@ -44,8 +41,9 @@ from systems.screenshots.storing import store, sweep
 
 QUEUE, HOUSEKEEPING = "screenshots", "housekeeping"
 SCREENSHOT, PDF_GENERATION = "SCREENSHOT", "PDF_GENERATION"
-#: The preset of the source document: 4 attempts, 5 s, 25 s and 125 s apart. The file of policies says more of each type.
-DEFAULT_RETRY = Retry(4, backoff=table(["5s", "25s", "125s"]), jitter="none")
+#: The default policy of the source document, 3 retries after 5 s, 25 s and 125 s: for every type that the policy file does not
+#: name.
+DEFAULT_RETRY = "screenshots"
 #: What an attempt may take beyond the browser's time: it may wait for room once, and for the disk.
 _OTHER_TIME = timedelta(seconds=30)
 #: A job is put off so many times for the place of its page; then it is tried.
@@ -142,7 +140,7 @@ def build(
 
     @app.task(
         name=PDF_GENERATION,
-        retry=Retry(3, backoff=fixed("30s"), jitter="none"),
+        retry=DEFAULT_RETRY,
         price=settings.pdf_price,
         check=make_check(rules, pdf=True),
         **given,

@@ -16,6 +16,7 @@ from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.limits import OwnerPolicy, Quota, Rate
+from holdfast.domain.policy import PRESETS
 from holdfast.engine.policies.reading import load, loads
 from holdfast.engine.policies.values import Policies, apply
 from holdfast.engine.tasks import Policy
@@ -49,8 +50,60 @@ def test_the_policies_of_the_screenshots_as_a_file() -> None:  # S10 E10
     assert pdf.retry.max_attempts == 3
     assert delays(pdf, 0.5) == [30, 30, 30, 30]
     assert screenshot.deadline == timedelta(minutes=20)
-    assert policies.owner("alice") == OwnerPolicy(weight=4, quota="gold", limit=Limit(rate="60/min"))
+    assert policies.owner("alice") == OwnerPolicy(
+        weight=4, quota="gold", limit=Limit(rate="60/min"), max_attempts=3
+    )
     assert policies.priorities == {"high": 8, "normal": 4, "low": 1}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_chosen_by_its_name(name: str) -> None:  # E11 E77
+    chosen = in_force(f'[tasks.t]\npreset = "{name}"')
+    assert chosen.retry == PRESETS[name]
+    assert in_force(f'[queues.q]\npreset = "{name}"') == chosen
+    app = Holdfast("memory://")
+    task = app.task(name="t", queue="q", retry=name)(lambda: None)
+    assert task.policy.retry == PRESETS[name]
+
+
+def test_the_other_keys_of_a_section_win_over_its_preset() -> None:  # E11
+    policy = in_force('[tasks.t]\npreset = "converter"\nmax_attempts = 1')
+    assert (policy.retry.max_attempts, policy.retry.attempts_by_code) == (1, {"IO_ERROR": 1})
+    policy = in_force('[tasks.t]\nbackoff = { fixed = "3s" }\npreset = "screenshots"')
+    assert (policy.retry.max_attempts, delays(policy, 0.5)) == (4, [3, 3, 3, 3])
+    policy = in_force('[queues.q]\npreset = "screenshots"\n[tasks.t]\nmax_attempts = 9')
+    assert (policy.retry.max_attempts, delays(policy)) == (9, [5, 25, 125, 125])
+
+
+@pytest.mark.parametrize("name", ['"screenshot"', "3", "[]"])
+def test_a_preset_that_is_not_there_is_told_with_those_that_are(name: str) -> None:  # E11
+    with pytest.raises(
+        UsageError, match=r"holdfast\.toml:2: tasks\.t\.preset: there is no preset .* screenshots$"
+    ):
+        in_force(f"[tasks.t]\npreset = {name}")
+    with pytest.raises(UsageError, match="there is no preset 'x'"):
+        Holdfast("memory://").task(retry="x")(lambda: None)
+
+
+async def test_a_job_has_at_most_the_attempts_of_its_owner(tmp_path: Path) -> None:  # S10 E10
+    (tmp_path / "holdfast.toml").write_text("[owners.ann]\nmax_attempts = 2\n")
+    app = Holdfast("memory://", policies=tmp_path / "holdfast.toml")
+
+    @app.task(retry=5)
+    async def ship() -> None:
+        raise ConnectionError
+
+    async with app:
+        given: list[dict[str, Any]] = [
+            {"owner": "ann"}, {"owner": "bob"}, {},
+            {"owner": "ann", "max_attempts": 9}, {"owner": "ann", "max_attempts": 1},
+        ]  # fmt: skip
+        jobs = [await (await ship.options(**options).enqueue()).job() for options in given]
+        assert [job.max_attempts for job in jobs] == [2, 5, 5, 2, 1]
+        many = await ship.enqueue_many([()], owner="ann")
+        assert (await many[0].job()).max_attempts == 2
+    with pytest.raises(UsageError, match=r"owners\.ann\.max_attempts: max_attempts is 0"):
+        loads("[owners.ann]\nmax_attempts = 0")
 
 
 def test_every_key_of_a_task() -> None:  # E10 E16 E26 E34

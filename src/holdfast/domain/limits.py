@@ -143,11 +143,13 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerPolicy:
-    """One owner's share: its weight in fair queuing, its limit over all queues, and the name of its quota."""
+    """One owner's share: its weight in fair queuing, its limit over all queues, the name of its quota, and the most attempts
+    that a job of it has."""
 
     weight: float = 1.0
     limit: Limit = field(default_factory=Limit)
     quota: str | None = None
+    max_attempts: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight", number("weight", self.weight, 0.001, 1000))

@@ -105,6 +105,21 @@ CONVERTER_OLD = Retry(4, backoff=curves.table(["5s", "15s", "45s"]), jitter="20%
 REPORTS = Retry(4, backoff=curves.table(["30s", "120s", "480s"]), jitter="20%")
 GRADING = Retry(4, base="2s", factor=2, jitter="1s", cap="300s")
 SCREENSHOTS = Retry(4, backoff=curves.table(["5s", "25s", "125s"]), jitter="none")
+#: By the names that `@app.task(retry=…)` and the key `preset` of a policy file take.
+PRESETS: Mapping[str, Retry] = {
+    "converter": CONVERTER,
+    "converter-old": CONVERTER_OLD,
+    "reports": REPORTS,
+    "grading": GRADING,
+    "screenshots": SCREENSHOTS,
+}
+
+
+def preset(name: object) -> Retry:
+    """Return the policy of that name, or raise `UsageError` with the names there are."""
+    if not isinstance(name, str) or name not in PRESETS:
+        raise UsageError(f"there is no preset {name!r:.60}; there are: {', '.join(PRESETS)}")
+    return PRESETS[name]
 
 
 def judge_failure(

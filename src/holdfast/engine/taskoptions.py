@@ -12,7 +12,7 @@ from holdfast.domain.internal import PREFIX, is_internal
 from holdfast.domain.knobs import a_function, number, optional_span, span, typed, whole, word
 from holdfast.domain.limits import Limits
 from holdfast.domain.near import near
-from holdfast.domain.policy import Retry
+from holdfast.domain.policy import Retry, preset
 from holdfast.engine.dedupe import SCOPES
 from holdfast.engine.ports import Retention
 from holdfast.engine.tasks import EXECUTORS, STUCK_ACTIONS, Policy
@@ -96,7 +96,11 @@ def _retry(option: str, value: Any) -> Retry:
         return Retry()
     if isinstance(value, int) and not isinstance(value, bool):
         return Retry(value)
-    return typed(option, value, Retry, "a Retry(…), or how many attempts there are in all")
+    if isinstance(value, str):
+        return preset(value)
+    return typed(
+        option, value, Retry, "a Retry(…), how many attempts there are in all, or the name of a preset"
+    )
 
 
 def _longer_than_none(option: str, value: Any) -> timedelta | None:

@@ -149,6 +149,7 @@ class Sender(Protocol):
     async def job(self, job_id: str) -> JobRow: ...
     def new_id(self) -> JobId: ...
     def current_trace(self) -> str | None: ...
+    def most_attempts(self, owner: str) -> int | None: ...
 
     payload_limit: int
 
@@ -391,6 +392,15 @@ class Enqueuer(Generic[P, R_co]):
             return {"key": owner_key(task.name, options.owner), "key_slots": per_owner}
         return {}
 
+    def _attempts(self) -> int:
+        """Return the attempts that the options or the policy give, bounded by those of the owner."""
+        given, owner = self._options.max_attempts, self._options.owner
+        attempts = self._task.policy.retry.max_attempts
+        if given is not None:
+            attempts = whole("max_attempts", given, 1, 1000)
+        most = None if owner is None else self._task._sender.most_attempts(owner)
+        return attempts if most is None else min(attempts, most)
+
     def _spec(self) -> JobSpec:
         spec, trace = self._untraced(), self._task._sender.current_trace()
         return spec if trace is None else replace(spec, trace=trace)
@@ -408,9 +418,7 @@ class Enqueuer(Generic[P, R_co]):
             lane=self._lane(),
             owner=None if options.owner is None else word("owner", options.owner),
             priority=checked_priority(options.priority),
-            max_attempts=policy.retry.max_attempts
-            if options.max_attempts is None
-            else whole("max_attempts", options.max_attempts, 1, 1000),
+            max_attempts=self._attempts(),
             delay=optional_span("delay", options.delay),
             run_at=None if options.run_at is None else moment("run_at", options.run_at),
             deadline=None if isinstance(deadline, datetime) else optional_span("deadline", deadline),

@@ -87,6 +87,7 @@ def _owner(section: Table, quotas: Mapping[str, Quota]) -> OwnerPolicy:
 
     weight = section.read("weight", lambda value: number("weight", value, 0.001, 1000))
     quota, limits = section.read("quota", known), section.table("limits")
+    most = section.read("max_attempts", lambda value: whole("max_attempts", value, 1, 1000))
     section.end()
     limit = Limit() if limits is None else read_limit(limits)
     if limits is not None and limit.concurrency is not None:
@@ -94,7 +95,7 @@ def _owner(section: Table, quotas: Mapping[str, Quota]) -> OwnerPolicy:
             "concurrency",
             "an owner has a rate over all queues; how many run at once is said by a task's per_owner",
         )
-    return OwnerPolicy(weight=1.0 if weight is None else weight, quota=quota, limit=limit)
+    return OwnerPolicy(weight=1.0 if weight is None else weight, quota=quota, limit=limit, max_attempts=most)
 
 
 def _priorities(section: Table | None) -> dict[str, int]:

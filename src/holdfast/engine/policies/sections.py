@@ -11,7 +11,7 @@ from holdfast.domain.credit import MOST
 from holdfast.domain.duration import duration, spell
 from holdfast.domain.knobs import number, whole
 from holdfast.domain.limits import Limit, Limits, Rate, whole_queue
-from holdfast.domain.policy import retry_after_bound
+from holdfast.domain.policy import preset, retry_after_bound
 from holdfast.domain.windows import RAMP, Window, Windows
 from holdfast.engine import plugins
 from holdfast.engine.policies.tables import Table, words
@@ -34,6 +34,7 @@ def read_section(section: Table) -> Section:
         if key in section:
             said[key] = value
 
+    said |= _preset(section)
     keep("max_attempts", lambda value: whole("max_attempts", value, 1, 1000))
     for key in ("timeout", "deadline", "start_within", "max_elapsed", "stuck_after"):
         keep(key, _span_or_off)
@@ -55,6 +56,21 @@ def read_section(section: Table) -> Section:
     section.end()
     _refuse_contradictions(section, said)
     return Section(path=section.path, said=said, limits=limits)
+
+
+def _preset(section: Table) -> dict[str, Any]:
+    """Return what the preset says that the section names; the other keys of the section win over it."""
+    chosen = section.read("preset", preset)
+    if chosen is None:
+        return {}
+    curve = chosen.backoff
+    return {
+        "max_attempts": chosen.max_attempts,
+        "curve": curve.curve,
+        "jitter": curve.jitter,
+        "cap": curve.cap,
+        "attempts_by_code": chosen.attempts_by_code,
+    }
 
 
 def _attempts_of(code: str) -> Callable[[Any], int]:
@@ -165,7 +181,7 @@ def _refuse_contradictions(section: Table, said: Mapping[str, Any]) -> None:
             if key in section and said.get(key, True) is not None:
                 raise section.wrong(key, "max_attempts is 1, so nothing is retried; raise it, or drop this")
     for code, attempts in (said.get("attempts_by_code") or {}).items():
-        if most is not None and attempts > most:
+        if most is not None and attempts > most and "attempts_by_code" in section:
             raise section.source.wrong(
                 (*section.path, "attempts_by_code", code), f"it is {attempts}, above max_attempts ({most})"
             )

@@ -12,7 +12,7 @@ from holdfast import UsageError
 from systems.screenshots.codes import CODES, Code
 from systems.screenshots.failures import ShotFailed, rule
 from systems.screenshots.settings import HERE, Settings
-from systems.screenshots.tasks import DEFAULT_RETRY, build
+from systems.screenshots.tasks import build
 from tests.systems.screenshots.api.world import PAGE, POLICIES, World
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +32,20 @@ def test_each_type_has_the_policy_of_the_file_that_comes_with_it(tmp_path: Path)
     assert (screenshot.price, pdf.price) == (1, 2)
 
 
-def test_the_default_policy_is_four_attempts_after_5_25_and_125_seconds() -> None:  # S10 E11
-    assert DEFAULT_RETRY.max_attempts == 4
-    assert [DEFAULT_RETRY.backoff.delay(nth, 0.5).total_seconds() for nth in (1, 2, 3)] == [5, 25, 125]
+@pytest.mark.parametrize("says", ["", '[queues.screenshots]\npreset = "screenshots"\n'])
+def test_a_type_that_nobody_configured_has_the_default_policy_of_the_document(
+    tmp_path: Path, says: str
+) -> None:  # S10 E11
+    (tmp_path / "holdfast.toml").write_text(says)
+    made = build(
+        Settings(
+            database_url=f"sqlite:///{tmp_path / 'a.db'}",
+            policies_file=tmp_path / "holdfast.toml",
+            sla_file=HERE / "sla.toml",
+        )
+    )
+    for task in (made.screenshot, made.pdf):
+        assert (task.policy.retry.max_attempts, waits(task.policy, 3)) == (4, [5, 25, 125])
 
 
 def test_every_code_is_retried_or_not_and_says_so_in_both_tenses() -> None:  # S1 E10
@@ -110,6 +121,14 @@ async def test_a_user_has_limits_of_its_own(make_world: Callable[..., World]) ->
         await world.until(second, lambda shown: shown["status"] == "QUEUED")
         assert world.browser.taken[f"{PAGE}/2"] == 0  # type: ignore[attr-defined]
         assert "the rate of owner user:7 is used up" in (await world.app.explain(second)).sentence
+
+
+async def test_a_user_has_a_number_of_retries_of_its_own(make_world: Callable[..., World]) -> None:  # S10
+    mine = '[owners."user:7"]\nmax_attempts = 2\n'
+    async with make_world(policies=POLICIES + mine).open() as world:
+        for who, retries in (("ann", 1), ("bob", 2)):
+            shown = await world.ended(await world.shot(who, f"https://{who}.example/fail/x"))
+            assert (shown["status"], shown["retryCount"], shown["maxRetries"]) == ("FAILED", retries, retries)
 
 
 async def test_urgent_screenshots_come_first(make_world: Callable[..., World]) -> None:  # S10
