@@ -57,7 +57,7 @@ def test_the_policies_of_the_screenshots_as_a_file() -> None:  # S10 E10
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_chosen_by_its_name(name: str) -> None:  # E11 E77
+def test_a_preset_is_chosen_by_its_name(name: str) -> None:  # E11
     chosen = in_force(f'[tasks.t]\npreset = "{name}"')
     assert chosen.retry == PRESETS[name]
     assert in_force(f'[queues.q]\npreset = "{name}"') == chosen

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.services import zygote
 from tests.systems.screenshots.api.world import ADMIN, SHOTS, World, eventually
 
 pytestmark = pytest.mark.anyio
@@ -89,15 +92,38 @@ async def test_case_4_many_at_one_job_get_one_yes_and_clear_noes(
         assert (await world.ended(job_id))["status"] == "COMPLETED"
 
 
+def test_the_guide_has_each_debug_command_of_the_document_beside_its_own() -> None:  # S9
+    rows = dict(re.findall(r"^\| `((?:redis-cli|curl) .*?)` \| `(.*?)`", GUIDE.read_text(), re.MULTILINE))
+    assert {
+        theirs.split()[-1].rpartition("/api/v1")[2]: ours.split()[-1] for theirs, ours in rows.items()
+    } == {
+        "WITHSCORES": "WITHSCORES",
+        "/admin/jobs/stuck": "$AT/admin/jobs/stuck",
+        "/admin/workers/status": "$AT/admin/workers/status",
+        "/admin/jobs/process-stuck": "$AT/admin/jobs/process-stuck",
+    }
+    own = rows["redis-cli ZRANGE screenshot_api:queue:delayed_jobs 0 -1 WITHSCORES"]
+    assert GUIDE.read_text().count(own) == 2  # in the table, and in the block that is run by another test
+
+
+def test_the_guide_says_what_the_check_of_the_ledger_prints(tmp_path: Path, sqlite_url: str) -> None:  # S9 S3
+    environment = os.environ | {"HOLDFAST_DATABASE_URL": sqlite_url}
+    done = zygote.run([sys.executable, "-m", "holdfast", "credits", "check"], cwd=tmp_path, env=environment)
+    assert f'`holdfast credits check` says "{done.stdout.strip()}"' in GUIDE.read_text()
+
+
 async def test_the_commands_of_the_guide_are_answered(make_world: Callable[..., World]) -> None:  # S9 S5
     async with make_world(stuck_after_sec=1).open() as world:
         await world.app.pause("stuck", kind="duty")
         job_id = await world.shot(url="https://example.com/hang/x")
         await eventually(world.stuck)
         commands = re.findall(
-            r"^ask (?:-X (POST) )?\$AT(/\S+)(?: -d '(.*)')?$", GUIDE.read_text(), re.MULTILINE
+            r"^ask (?:-X (POST) )?\$AT(/\S+)(?: -d '(.*)')?$|`ask (?:-X (POST) )?\$AT(/\S+)`",
+            GUIDE.read_text(),
+            re.MULTILINE,
         )
-        assert len(commands) == 11
+        commands = [(one[0] or one[3], one[1] or one[4], one[2]) for one in commands]
+        assert len(commands) == 15
         for method, path, given in commands:
             where, body = path.replace("$ID", job_id), json.loads(given) if given else None
             answer = await world.ask("operator", method or "GET", f"/api/v1{where}", body)
