@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -35,6 +36,9 @@ class Database(Protocol):
     async def run_in(self, connection: Any, sql: str, *values: Any) -> list[Row]:
         """Run one statement in a transaction of the engine and return its rows."""
 
+    async def now(self) -> float:
+        """Return the database's time, in seconds since the epoch."""
+
     def written(self, sql: str) -> str:
         """*sql* as this database writes it."""
 
@@ -61,6 +65,9 @@ class SqliteDatabase:
     async def run_in(self, connection: Any, sql: str, *values: Any) -> list[Row]:
         rows: list[Row] = connection.execute(self.written(sql), values).fetchall()
         return rows
+
+    async def now(self) -> float:
+        return time.time()  # the file is on this machine
 
     def written(self, sql: str) -> str:
         return re.sub(r"\$(\d+)", r"?\1", sql)
@@ -109,6 +116,10 @@ class PostgresDatabase:
 
     async def run_in(self, connection: Any, sql: str, *values: Any) -> list[Row]:
         return [tuple(row) for row in await connection.fetch(sql, *values)]
+
+    async def now(self) -> float:
+        [(now,)] = await self.run("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")
+        return float(now)
 
     def written(self, sql: str) -> str:
         return sql

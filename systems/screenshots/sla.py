@@ -16,7 +16,6 @@ its amount is decided once, and its credits are a grant whose id is made of both
 from __future__ import annotations
 
 import math
-import time
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -140,8 +139,11 @@ class Sla:
         self._app, self._books, self._promises = app, books, promises
 
     async def judge(self, now: float | None = None) -> int:
-        """Judge all promises that are due at *now*, compensate broken ones, and return how many breaches were found."""
-        at = time.time() if now is None else now
+        """Judge all promises that are due at *now*, compensate broken ones, and return how many breaches were found.
+
+        *now* is the database's time unless it is given: by the clock of a worker that is ahead, promises would be broken early.
+        """
+        at = await self._books.database.now() if now is None else now
         found = 0
         while (some := await self._judge_successes(at)) is not None:
             found += some

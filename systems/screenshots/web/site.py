@@ -8,7 +8,7 @@
 | `POST …/{id}/retry` | owner | its place in line (S2) |
 | `GET …/{id}/audit` | owner | who did what with it, and when (S8) |
 | `GET /api/v1/credits` | owner | its account |
-| `GET /api/v1/admin/analytics`, `…/sla/breaches`, `…/hosts`, `…/retry-scheduler` | not owners | figures, promises, failing places, duties |
+| `GET /api/v1/admin/analytics`, `…/sla/breaches`, `…/sla/report`, `…/hosts`, `…/retry-scheduler` | not owners | figures, promises, failing places, duties |
 | everything else under `/api/v1`, `/metrics`, `/livez`, `/readyz` | by its own rules | the engine's API: `admin/workers/status`, `admin/jobs/stuck`, `admin/retry-scheduler/pause` … (S4, S5) |
 """
 
@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio.to_thread
@@ -37,6 +38,7 @@ from systems.screenshots.records import Books, open_books
 from systems.screenshots.records.following import TYPES
 from systems.screenshots.shot import MEDIA_TYPES, Shot
 from systems.screenshots.sla import Place, Sla
+from systems.screenshots.sla_report import Month, report
 from systems.screenshots.storing import picture_of
 from systems.screenshots.tasks import Screenshots
 from systems.screenshots.web.accounts import show_account
@@ -77,6 +79,7 @@ def make_site(screenshots: Screenshots) -> FastAPI:
     site.add_api_route("/api/v1/credits", routes.credits, methods=["GET"])
     site.add_api_route(f"{admin}/analytics", routes.analytics, methods=["GET"])
     site.add_api_route(f"{admin}/sla/breaches", routes.breaches, methods=["GET"])
+    site.add_api_route(f"{admin}/sla/report", routes.report, methods=["GET"])
     site.add_api_route(f"{admin}/hosts", routes.hosts, methods=["GET"])
     site.add_api_route(f"{admin}/retry-scheduler", routes.scheduler, methods=["GET"])
     site.mount("", api(screenshots.app))
@@ -175,6 +178,13 @@ class _Routes:
         found = await Sla(self._app, self.books, self._screenshots.promises).breaches(limit=most, after=place)
         following = str(found[-1].place) if len(found) == most else None
         return _json({"breaches": [one.as_json() for one in found], "next": following})
+
+    async def report(self, request: Request, month: str | None = None) -> Response:
+        (await self._callers.of(request)).must_operate()
+        found = Month.of(datetime.now(UTC)) if month is None else Month.read(month)
+        if found is None:
+            raise Refused("VALIDATION_ERROR", "`month` is a calendar month such as 2026-11.", status=422)
+        return _json(await report(self.books, found))
 
     async def hosts(self, request: Request, limit: int = 100) -> Response:
         (await self._callers.of(request)).must_operate()

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from systems.screenshots.payouts import Claim, decide
 from systems.screenshots.promises import Tier, read_promises
 from systems.screenshots.settings import HERE
 from systems.screenshots.sla import Sla, kept_success
+from systems.screenshots.sla_report import Month
 from tests.integration.endpoint import ALLOW, Endpoint
 from tests.systems.screenshots.api.world import ADMIN, PAGE, Easel, World
 
@@ -296,6 +298,19 @@ async def test_both_promises_of_one_job_pay_its_price_at_most(
         assert await world.balance() == (98, 0, 4)
 
 
+async def test_a_worker_whose_clock_is_ahead_breaks_no_promise(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E76 E7
+    async with World(tmp_path, postgres_url, Easel(), sla=SLA).open() as world:
+        court = Court(world)
+        await world.running(await world.shot(url=HANGING))
+        await world.books.follow(world.app, world.screenshots.promises)
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + 3600)
+        assert await court.sla.judge() == 0
+        monkeypatch.undo()
+
+
 async def test_a_customer_that_pays_for_others_has_its_promise_for_all_of_them(court: Court) -> None:  # E76
     world = court.world
     await world.app.credits.open("user:8", paid_by="org:acme")
@@ -423,6 +438,50 @@ async def test_a_breach_of_a_job_that_retention_has_removed_is_paid_all_the_same
     monkeypatch.setattr(world.app, "note", gone)
     assert await court.judge(later=3600) == 1
     assert await world.balance() == (100, 0, 1)
+
+
+# -- the month ---------------------------------------------------------------------------------------------------------
+async def test_a_month_is_reported_by_customer(each_court: Court) -> None:  # E76
+    court, world = each_court, each_court.world
+    await world.app.credits.open("user:8", paid_by="org:acme")
+    await world.ended(await world.shot())
+    await world.ended(await world.shot(url=CRASHING))
+    await court.free(await court.late("bob"))
+    await court.judge(later=3700)
+    due = datetime.now(UTC) + timedelta(seconds=120)
+    told = await world.ask("operator", "GET", f"{ADMIN}/sla/report?month={due:%Y-%m}")
+    assert told.json() == {
+        "month": f"{due:%Y-%m}",
+        "customers": [
+            {
+                "account": "org:acme",
+                "tier": "gold",
+                "due": 1,
+                "broken": {"SUCCESS": 1, "RETRY": 0},
+                "credits": 1,
+            },
+            {
+                "account": "user:7",
+                "tier": "gold",
+                "due": 2,
+                "broken": {"SUCCESS": 1, "RETRY": 0},
+                "credits": 1,
+            },
+        ],
+    }
+    empty = await world.ask("operator", "GET", f"{ADMIN}/sla/report?month=2001-02")
+    assert empty.json() == {"month": "2001-02", "customers": []}
+    assert (await world.ask("operator", "GET", f"{ADMIN}/sla/report")).status_code == 200
+    assert (await world.ask("ann", "GET", f"{ADMIN}/sla/report")).status_code == 403
+    for month in ("2026-13", "2026-1", "now", "1999-12", "\u0662026-11"):
+        refused = await world.ask("operator", "GET", f"{ADMIN}/sla/report?month={month}")
+        assert (refused.status_code, refused.json()["error"]) == (422, "VALIDATION_ERROR")
+
+
+def test_a_month_ends_where_the_next_begins() -> None:  # E76
+    spans = [Month(2026, month).span for month in range(1, 13)] + [Month(2027, 1).span]
+    assert all(one[1] == two[0] for one, two in pairwise(spans))
+    assert spans[0][0] == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
