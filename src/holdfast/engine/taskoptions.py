@@ -97,7 +97,10 @@ def _retry(option: str, value: Any) -> Retry:
     if isinstance(value, int) and not isinstance(value, bool):
         return Retry(value)
     if isinstance(value, str):
-        return preset(value)
+        try:
+            return preset(value)
+        except UsageError as error:
+            raise UsageError(f"{option}: {error}") from None
     return typed(
         option, value, Retry, "a Retry(…), how many attempts there are in all, or the name of a preset"
     )
