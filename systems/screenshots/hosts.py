@@ -118,6 +118,10 @@ class Hosts:
         )
         return [{"place": place, "owner": owner, "failures": int(number)} for place, owner, number, _ in rows]
 
+    async def expire(self) -> None:
+        """Delete the rows that count no more."""
+        await self._books.run("DELETE FROM screenshots_host WHERE at <= $1", self._now() - EXPIRES_AFTER)
+
     async def _wait(self, place: str, owner: str, now: float) -> float:
         rows = await self._books.run(_LOOK, shard_of(place), place, now - EXPIRES_AFTER)
         failing = [Failing(name, int(failures), at) for name, failures, at in rows]

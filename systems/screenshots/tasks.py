@@ -198,4 +198,5 @@ def _keep_house(app: Holdfast, settings: Settings, promises: Promises) -> None:
     async def sweep_images(*, job: Job = THIS_JOB) -> int:
         """Remove the pictures whose time is over; how many."""
         await job.resources.books.forget(time.time() - settings.job_retention_sec)
+        await job.resources.hosts.expire()
         return await sweep(app, settings.images_dir)

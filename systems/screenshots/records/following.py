@@ -30,9 +30,6 @@ _ADD_ATTEMPT = """INSERT INTO screenshots_attempt
 _ADD_RETRY = """INSERT INTO screenshots_retry (job_id, event, by_whom, asked_at, hour, due_at)
     SELECT job_id, CAST($2 AS bigint), CAST($3 AS text), CAST($4 AS double precision), CAST($5 AS bigint),
       CAST($4 AS double precision) + retry_within FROM screenshots_job WHERE job_id = $1 ON CONFLICT DO NOTHING"""
-# Only the breaker of `hosts` puts pictures off.
-_ADD_HELD = """INSERT INTO screenshots_held (job_id, at) SELECT job_id, CAST($2 AS double precision) FROM screenshots_job
-    WHERE job_id = $1 ON CONFLICT DO NOTHING"""
 _SET_MARK = """INSERT INTO screenshots_mark (name, value) VALUES ('events', $1)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
 
@@ -64,8 +61,6 @@ class Books:
         """Delete what is older than *before*. Breaches and payouts stay: they are money."""
         await self.run("DELETE FROM screenshots_attempt WHERE at < $1", before)
         await self.run("DELETE FROM screenshots_retry WHERE asked_at < $1", before)
-        await self.run("DELETE FROM screenshots_held WHERE at < $1", before)
-        await self.run("DELETE FROM screenshots_host WHERE at < $1", before)
         await self.run("DELETE FROM screenshots_job WHERE created_at < $1", before)
 
 
@@ -114,8 +109,6 @@ def _moved(events: Iterable[Event]) -> Iterable[Statement]:
                 int(at // _HOUR),
                 float(event.meta.get("duration_ms") or 0) / 1000,
             )
-        elif event.kind == "snoozed":
-            yield _ADD_HELD, event.job_id, at
         elif event.kind in _ASKS:
             yield (
                 _ADD_RETRY,

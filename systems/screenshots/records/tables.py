@@ -36,8 +36,6 @@ TABLES = (
         shard bigint NOT NULL, place text NOT NULL, owner text NOT NULL, failures bigint NOT NULL, at double precision NOT NULL,
         PRIMARY KEY (shard, place, owner))""",
     "CREATE INDEX IF NOT EXISTS screenshots_host_at ON screenshots_host (shard, at)",
-    # Jobs that the breaker put off, so that their promises are excused.
-    "CREATE TABLE IF NOT EXISTS screenshots_held (job_id text PRIMARY KEY, at double precision NOT NULL)",
     # How far the events have been read.
     "CREATE TABLE IF NOT EXISTS screenshots_mark (name text PRIMARY KEY, value bigint NOT NULL)",
 )

@@ -126,8 +126,11 @@ async def test_rows_expire_and_failures_before_that_do_not_count(tried: Tried) -
     await tried.fail("ann")
     assert not await tried.waits("ann")
     assert [one["failures"] for one in await tried.hosts.failing()] == [1]
-    await tried.books.forget(tried.clock.now().timestamp() + 1)
-    assert await tried.hosts.failing() == []
+    await tried.hosts.expire()
+    assert len(await tried.books.run("SELECT 1 FROM screenshots_host")) == 1
+    tried.later(EXPIRES_AFTER)
+    await tried.hosts.expire()
+    assert await tried.books.run("SELECT 1 FROM screenshots_host") == []
 
 
 async def many_bad_hosts(tried: Tried, number: int) -> None:

@@ -224,6 +224,16 @@ async def test_a_late_picture_that_then_fails_by_its_page_or_is_cancelled_is_not
         assert (await world.kinds(job_id)).count("compensated") == 0
 
 
+async def test_the_end_of_a_job_excuses_it_before_our_own_tables_know_of_it(court: Court) -> None:  # E76
+    world = court.world
+    await world.ended(await world.shot())
+    job_id = await court.late()
+    world.browser.after = "CONNECTION_FAILED"  # type: ignore[attr-defined]
+    await court.free(job_id)
+    await court.sla.judge(time.time() + 3700)  # without a look at the events since
+    assert await court.found() == [(job_id, "SUCCESS", "user:7", 0)]
+
+
 async def test_nobody_has_more_credits_than_it_was_given_whatever_it_asks_for(
     each_court: Court,
 ) -> None:  # E76 S3
@@ -277,6 +287,23 @@ async def test_two_judges_at_once_pay_once(each_court: Court) -> None:  # E76
     await world.books.follow(world.app, world.screenshots.promises)
     await asyncio.gather(*(judge.judge(time.time() + 3700) for judge in judges))
     assert await world.balance() == (100, 0, 2)
+
+
+async def test_of_very_many_open_breaches_some_are_looked_at_each_time(
+    court: Court, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E76
+    monkeypatch.setattr("systems.screenshots.sla._LOOKED_AT", 1)
+    late, still_open = await court.late(url=f"{HANGING}/1"), await court.late(url=f"{HANGING}/2")
+    for job_id in (late, still_open):
+        assert (await court.world.kinds(job_id))[-1] == "breached"  # told at once all the same
+    await court.world.app.cancel(late)
+    settled: set[str] = set()
+    for _ in range(100):
+        await court.judge(later=3700)
+        settled = {one.job_id for one in await court.sla.breaches() if one.compensated_at is not None}
+        if settled:
+            break
+    assert settled == {late}
 
 
 async def test_both_promises_of_one_job_pay_its_price_at_most(
