@@ -100,13 +100,24 @@ class Hosts:
         """Record how a call of *owner* at *place* ended; *code* is None for a picture."""
         try:
             if code is None:
-                await self._books.run(_SUCCEED, shard_of(place), place, owner)
+                await self._succeed(place, owner)
             elif code in DOWN:
-                now, shard = self._now(), shard_of(place)
-                await self._books.run(_FAIL, shard, place, owner, now, now - EXPIRES_AFTER)
-                await self._books.run(_TRIM, shard)
+                await self._fail(place, owner, self._now())
         except Exception as error:
             log.warning("hosts.unavailable", reason=type(error).__name__)
+
+    # Each write is preceded by a read that mostly finds nothing to do: on SQLite a write waits for all others, a read for none.
+    async def _succeed(self, place: str, owner: str) -> None:
+        shard = shard_of(place)
+        if await self._books.run(_LOOK, shard, place, 0.0):
+            await self._books.run(_SUCCEED, shard, place, owner)
+
+    async def _fail(self, place: str, owner: str, now: float) -> None:
+        shard = shard_of(place)
+        await self._books.run(_FAIL, shard, place, owner, now, now - EXPIRES_AFTER)
+        [(rows,)] = await self._books.run("SELECT count(*) FROM screenshots_host WHERE shard = $1", shard)
+        if rows > ROWS_PER_SHARD:
+            await self._books.run(_TRIM, shard)
 
     async def failing(self, limit: int = 100) -> list[dict[str, Any]]:
         """Return who fails where, the most failures first."""

@@ -150,6 +150,7 @@ async def test_one_owner_with_many_bad_hosts_holds_nobody_else(
     tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E20
     monkeypatch.setattr("systems.screenshots.hosts._TRIM", TRIM_TO_3)
+    monkeypatch.setattr("systems.screenshots.hosts.ROWS_PER_SHARD", 3)
     await many_bad_hosts(tried, 500)
     [(rows,)] = await tried.books.run("SELECT count(*) FROM screenshots_host")
     assert rows <= SHARDS * 3
@@ -162,6 +163,20 @@ TRIM_TO_3 = """DELETE FROM screenshots_host WHERE shard = $1 AND at < (
 @pytest.mark.nightly
 async def test_one_owner_with_ten_thousand_bad_hosts_holds_nobody_else(tried: Tried) -> None:  # E20
     await many_bad_hosts(tried, 10_000)
+
+
+async def test_a_good_picture_writes_nothing(tried: Tried, monkeypatch: pytest.MonkeyPatch) -> None:  # E20
+    asked: list[str] = []
+    run = tried.books.run
+
+    async def counted(sql: str, *values: object) -> list[tuple[object, ...]]:
+        asked.append(sql.split()[0])
+        return await run(sql, *values)
+
+    monkeypatch.setattr(tried.books, "run", counted)
+    assert not await tried.waits("ann")
+    await tried.hosts.tell(PLACE, "ann", None)
+    assert asked == ["SELECT", "SELECT"]
 
 
 async def test_a_breaker_whose_database_is_away_holds_nobody(
