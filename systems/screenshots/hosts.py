@@ -29,11 +29,11 @@ log = Log("screenshots.hosts")
 SHARDS, ROWS_PER_SHARD = 64, 100
 #: Failures in a row that hold a customer by themselves …
 ALONE = 10
-#: … and those that hold it where so many customers, itself included, have as many.
+#: … and those that hold it where this number of customers, itself included, has as many.
 TOGETHER, CUSTOMERS = 2, 3
 COOLDOWN, LONGEST_COOLDOWN = 30.0, 600.0
 EXPIRES_AFTER = 3_600.0
-#: What a place that is down looks like. Every other end says that somebody answered, or nothing about the place.
+#: What a place that is down looks like. Every other end says that it answered, or nothing about it.
 DOWN = frozenset({Code.CONNECTION_FAILED, Code.NAVIGATION_TIMEOUT})
 
 _LOOK = "SELECT owner, failures, at FROM screenshots_host WHERE shard = $1 AND place = $2 AND at > $3"

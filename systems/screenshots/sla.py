@@ -31,7 +31,7 @@ from systems.screenshots.records.following import rows_of
 log = Log("screenshots.sla")
 
 _AT_A_TIME = 200
-#: So many breaches are looked at each time for whether their jobs have ended.
+#: The number of breaches that are looked at each time for whether their jobs have ended.
 _LOOKED_AT = 1_000
 _OPEN = (State.QUEUED, State.PROCESSING)
 
@@ -240,7 +240,7 @@ class Sla:
             row = rows.get(job_id)
             if row is not None and row.state in _OPEN:
                 continue
-            # Again, in case the judge that found it was cut off before it told.
+            # Again, in case the judge that found it was killed before it recorded the event.
             await self._tell_breach(job_id, kind, tier, due_at, int(promised))
             most = self._promises.most_per_month(tier)
             await self._settle(Claim(job_id, kind, account, int(promised), int(price), most), tier, row, now)

@@ -46,7 +46,7 @@ SCREENSHOT, PDF_GENERATION = "SCREENSHOT", "PDF_GENERATION"
 DEFAULT_RETRY = "screenshots"
 #: What an attempt may take beyond the browser's time: it may wait for room once, and for the disk.
 _OTHER_TIME = timedelta(seconds=30)
-#: A job is put off so many times for the place of its page; then it is tried.
+#: How often a job is put off for the place of its page; then it is tried.
 _MOST_HOLDS = 10
 #: Beside the pictures one worker process keeps the books and the house.
 _OTHER_SLOTS = 2

@@ -16,7 +16,7 @@ from systems.screenshots.guard.rules import Rules
 
 #: A refusal is given so long after it was asked for, whatever it took to decide on it.
 REFUSAL_SECONDS = 0.1
-#: A name that leads to no open address takes a whole number of these: whether it exists is not to be told by the time.
+#: A name that leads to no open address takes a whole number of these: the time must not show whether it exists.
 NAME_SECONDS = 0.5
 _BODY = b"This address is not open.\n"
 REFUSAL = (

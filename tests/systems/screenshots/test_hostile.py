@@ -153,7 +153,7 @@ async def test_every_closed_address_scheme_and_trick_is_refused_in_equal_words_a
 async def test_a_name_inside_is_told_in_the_same_words_as_a_name_that_does_not_exist(
     studio: Studio, web: Web
 ) -> None:  # S1
-    async def told(url: str) -> tuple[Code, str] | int | None:
+    async def outcome(url: str) -> tuple[Code, str] | int | None:
         try:
             return (await studio.shoot(Shot(url=url, width=50, height=50, delay=1))).status
         except ShotFailed as failed:
@@ -169,7 +169,7 @@ async def test_a_name_inside_is_told_in_the_same_words_as_a_name_that_does_not_e
     for name in ("nosuch.example", "inner.example", "half.example"):
         web.redirect(f"/to-{name}", f"http://{name}/")
         web.page(f"/with-{name}", f"<p>here<img src=http://{name}/secret><script>fetch('//{name}/')</script>")
-        found[name] = [await told(url.replace("NAME", name)) for url in ways.values()]
+        found[name] = [await outcome(url.replace("NAME", name)) for url in ways.values()]
     failed = (Code.CONNECTION_FAILED, "The page could not be reached. It will be tried again.")
     assert found["nosuch.example"] == [failed, failed, failed, 200]
     assert found["inner.example"] == found["half.example"] == found["nosuch.example"]

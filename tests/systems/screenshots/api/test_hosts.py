@@ -1,4 +1,4 @@
-"""The breaker of places: who keeps failing at one waits, and nobody else does; its table is bounded (E20, E76)."""
+"""The breaker of places: a customer that keeps failing at one waits, and no other one does; its table is bounded (E20, E76)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLACE, DOWN = "example.com:443", Code.CONNECTION_FAILED
 
 
 class Tried:
-    """A breaker on a clock that moves when told."""
+    """A breaker on a manual clock."""
 
     def __init__(self, books: Books) -> None:
         self.books, self.clock = books, ManualClock()
@@ -100,7 +100,7 @@ async def test_a_place_that_is_down_for_several_customers_is_held_for_those_that
         assert not await tried.waits(owner)
         await tried.fail(owner, 2)
     assert [await tried.waits(owner) for owner in ("ann", "bob", "cid", "new")] == [True, True, True, False]
-    await tried.hosts.tell(PLACE, "new", None)  # it has answered somebody
+    await tried.hosts.tell(PLACE, "new", None)  # it has answered one of them
     assert [await tried.waits(owner) for owner in ("ann", "bob", "cid")] == [False] * 3
 
 
@@ -134,7 +134,7 @@ async def test_rows_expire_and_failures_before_that_do_not_count(tried: Tried) -
 
 
 async def many_bad_hosts(tried: Tried, number: int) -> None:
-    """One owner fails at *number* hosts; the table stays bounded and nobody else waits anywhere."""
+    """One owner fails at *number* hosts; the table stays bounded and no other owner waits anywhere."""
     places = [f"n{one}.example:80" for one in range(number)]
     for place in places:
         await tried.fail("mallory", place=place)
@@ -146,7 +146,7 @@ async def many_bad_hosts(tried: Tried, number: int) -> None:
         assert not await tried.waits("carol", place)
 
 
-async def test_one_owner_with_many_bad_hosts_holds_nobody_else(
+async def test_one_owner_with_many_bad_hosts_holds_no_other_owner(
     tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E20
     monkeypatch.setattr("systems.screenshots.hosts._TRIM", TRIM_TO_3)
@@ -161,7 +161,7 @@ TRIM_TO_3 = """DELETE FROM screenshots_host WHERE shard = $1 AND at < (
 
 
 @pytest.mark.nightly
-async def test_one_owner_with_ten_thousand_bad_hosts_holds_nobody_else(tried: Tried) -> None:  # E20
+async def test_one_owner_with_ten_thousand_bad_hosts_holds_no_other_owner(tried: Tried) -> None:  # E20
     await many_bad_hosts(tried, 10_000)
 
 
@@ -179,7 +179,7 @@ async def test_a_good_picture_writes_nothing(tried: Tried, monkeypatch: pytest.M
     assert asked == ["SELECT", "SELECT"]
 
 
-async def test_a_breaker_whose_database_is_away_holds_nobody(
+async def test_a_breaker_whose_database_is_away_holds_no_owner(
     tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E20
     await tried.fail("ann", ALONE)
@@ -214,8 +214,8 @@ async def test_a_screenshot_of_a_held_place_is_put_off_and_burns_nothing(
         # Others, and the same one elsewhere, are served.
         for who, url in (("bob", "https://down.example/page"), ("ann", "https://up.example/page")):
             assert (await world.ended(await world.shot(who, url)))["status"] == "COMPLETED"
-        told = (await world.ask("operator", "GET", f"{ADMIN}/hosts")).json()["hosts"]
-        assert told == [{"place": "down.example:443", "owner": "user:7", "failures": ALONE}]
+        listed = (await world.ask("operator", "GET", f"{ADMIN}/hosts")).json()["hosts"]
+        assert listed == [{"place": "down.example:443", "owner": "user:7", "failures": ALONE}]
         assert (await world.ask("ann", "GET", f"{ADMIN}/hosts")).status_code == 403
         assert await Court(world).judge(later=3600) == 0  # the customer's own pages are the cause
 

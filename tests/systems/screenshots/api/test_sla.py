@@ -171,7 +171,7 @@ async def test_a_picture_that_failed_for_our_reasons_breaks_the_promise(court: C
     assert await court.world.balance() == (100, 0, 1)
 
 
-# -- nobody earns credits by it -----------------------------------------------------------------------------------------
+# -- it earns no customer any credits ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("code", sorted(BY_CUSTOMER))
 async def test_what_the_customer_causes_is_excused(court: Court, code: str) -> None:  # E76
     world = court.world
@@ -234,7 +234,7 @@ async def test_the_end_of_a_job_excuses_it_before_our_own_tables_know_of_it(cour
     assert await court.found() == [(job_id, "SUCCESS", "user:7", 0)]
 
 
-async def test_nobody_has_more_credits_than_it_was_given_whatever_it_asks_for(
+async def test_no_account_has_more_credits_than_it_was_given_whatever_it_asks_for(
     each_court: Court,
 ) -> None:  # E76 S3
     court, world = each_court, each_court.world
@@ -295,7 +295,7 @@ async def test_of_very_many_open_breaches_some_are_looked_at_each_time(
     monkeypatch.setattr("systems.screenshots.sla._LOOKED_AT", 1)
     late, still_open = await court.late(url=f"{HANGING}/1"), await court.late(url=f"{HANGING}/2")
     for job_id in (late, still_open):
-        assert (await court.world.kinds(job_id))[-1] == "breached"  # told at once all the same
+        assert (await court.world.kinds(job_id))[-1] == "breached"  # recorded at once all the same
     await court.world.app.cancel(late)
     settled: set[str] = set()
     for _ in range(100):
@@ -476,8 +476,8 @@ async def test_a_month_is_reported_by_customer(each_court: Court) -> None:  # E7
     await court.free(await court.late("bob"))
     await court.judge(later=3700)
     due = datetime.now(UTC) + timedelta(seconds=120)
-    told = await world.ask("operator", "GET", f"{ADMIN}/sla/report?month={due:%Y-%m}")
-    assert told.json() == {
+    shown = await world.ask("operator", "GET", f"{ADMIN}/sla/report?month={due:%Y-%m}")
+    assert shown.json() == {
         "month": f"{due:%Y-%m}",
         "customers": [
             {
