@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.engine.tasks import Handle, Task
     from holdfast.errors import (
         Conflict,
+        DependencyHeld,
         Fatal,
         Forbidden,
         HoldfastError,
@@ -66,6 +67,7 @@ __all__ = [
     "Cron",
     "DeadLetter",
     "DependencyCall",
+    "DependencyHeld",
     "Done",
     "Errand",
     "Event",
@@ -166,6 +168,7 @@ _HOMES = {
     "Handle": "holdfast.engine.tasks",
     "Task": "holdfast.engine.tasks",
     "Conflict": "holdfast.errors",
+    "DependencyHeld": "holdfast.errors",
     "Fatal": "holdfast.errors",
     "Forbidden": "holdfast.errors",
     "HoldfastError": "holdfast.errors",

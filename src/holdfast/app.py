@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
@@ -16,7 +17,8 @@ from holdfast.credits.verbs import EVERY as CREDITS_EVERY
 from holdfast.credits.verbs import Credits
 from holdfast.declaring import Declaring
 from holdfast.domain.job import Enqueued, JobId, NewJob
-from holdfast.domain.knobs import several, typed, whole
+from holdfast.domain.knobs import several, typed, whole, word
+from holdfast.domain.lanes import Dependency
 from holdfast.domain.operation import Doing
 from holdfast.domain.urls import shown
 from holdfast.duties.dispatching import DISPATCH_EVERY as HAND_OUT_EVERY
@@ -55,6 +57,7 @@ from holdfast.wiring import (
     make_store,
     thread_pool,
 )
+from holdfast.worker.caller import GuardedCall
 from holdfast.worker.watchdog import Watchdog
 from holdfast.worker.worker import Worker
 
@@ -100,6 +103,7 @@ class Holdfast(Declaring, Relaying, Verbs):
         self._artefacts: Artefacts | None = None  #: made when it is needed, where the settings name a place
         self._engines = Engines(self.make_engine, self._make_closed_engine, owned=store is None)
         self._portal: Portal | None = None
+        self._portal_lock = threading.Lock()
         self.credits = Credits(self.engine, self.tasks, make_books, lambda: self.portal)
         self.new_id = self._ids.job_id
         self.current_trace: Callable[[], str | None] = _no_trace
@@ -258,14 +262,24 @@ class Holdfast(Declaring, Relaying, Verbs):
     @property
     def portal(self) -> Portal:
         """The way to call async verbs from sync code: an event loop in a thread of its own."""
-        if self._portal is None or not self._portal.is_open:
-            self._portal = Portal(self.make_engine, self._threads)
-        return self._portal
+        with self._portal_lock:  # two threads that come first at the same time share one
+            if self._portal is None or not self._portal.is_open:
+                self._portal = Portal(self.make_engine, self._threads)
+            return self._portal
 
     @property
     def sync(self) -> SyncVerbs:
         """Every verb for code without an event loop: `app.sync.retry(id)` is `await app.retry(id)`."""
         return SyncVerbs(self.portal)
+
+    def dependency_call(self, name: str, shard: str = "") -> GuardedCall:
+        """Guard a call of the dependency *name* by its breaker, in any process: `with app.dependency_call("bank"): …`, or
+        `async with`. Raises `DependencyHeld` while the breaker is open.
+
+        In a handler use `job.dependency(name)`, which puts the job off by itself.
+        """
+        dependency = Dependency(word("name", name), shard)
+        return GuardedCall(dependency, self.engine, lambda: self.portal)
 
     async def reject(
         self,

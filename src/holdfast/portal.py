@@ -76,6 +76,7 @@ def _end(
 
     async def close() -> None:
         try:
+            await _cancel_others()
             for one in opened:
                 await one()
         finally:
@@ -84,6 +85,14 @@ def _end(
     asyncio.run_coroutine_threadsafe(close(), loop)
     if asyncio._get_running_loop() is not loop:
         join(PATIENCE)
+
+
+async def _cancel_others() -> None:
+    """End what still runs in this loop, such as the beat of calls to dependencies."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class SyncVerbs:

@@ -24,6 +24,7 @@ NAMES = [
     "Cron",
     "DeadLetter",
     "DependencyCall",
+    "DependencyHeld",
     "Done",
     "Errand",
     "Event",

@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.domain.classify import classify
 from holdfast.domain.codes import NONE_DECLARED, Code
@@ -63,6 +63,12 @@ MOST_JOBS, MOST_ROWS = 10_000, 1_000_000
 LOOKS = 20
 
 
+class Caller(Protocol):
+    """What guards calls outside of a worker, as far as the engine knows it (`holdfast.worker.caller`)."""
+
+    async def close(self) -> None: ...
+
+
 class Engine(People, Steering, Explaining, Outside, Publishing):
     """One store, the tasks known here, and the clock, chance and ids that everything is decided with."""
 
@@ -100,6 +106,7 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         self._find_secret_keys = secret_keys
         self.codes = codes  #: error codes that the app declares
         self.broker = broker  #: told of jobs that wait, where workers get them from there
+        self.caller: Caller | None = None  #: guards calls of dependencies that are made outside of a worker
 
     @cached_property
     def outbound(self) -> Calls:

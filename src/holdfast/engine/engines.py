@@ -60,6 +60,8 @@ class Engines:
         engine = self._by_loop.pop(loop, None)
         self._openings.pop(loop, None)
         store = self._stores.pop(loop, None)
+        if engine is not None and engine.caller is not None:
+            await engine.caller.close()
         if engine is not None and engine.broker is not None:
             await engine.broker.close()
         if store is not None:

@@ -154,7 +154,7 @@ class Dependencies:
                 end = began + (span + TRIAL_MARGIN).total_seconds()
                 self._lent[holder] = _Lent(dependency, began + TRIAL_LOAN.total_seconds(), end)
                 return holder
-            await self._look()
+            await self.look()
         return None
 
     async def return_trial(self, dependency: Dependency, holder: str) -> None:
@@ -360,7 +360,8 @@ class Dependencies:
             failures=guard.failures,
         )
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Hear what the store knows of the dependencies, and change nothing there."""
         await self._hear(await self._engine.store.outlooks(), move=False)
 
     async def _hear(self, outlooks: list[Outlook], *, move: bool = True) -> None:
@@ -457,7 +458,7 @@ class Dependencies:
                         if moved:
                             await self._swap(dependency, moved)
                     return
-                await self._look()
+                await self.look()
         except StoreError as error:
             log.warning(
                 "trial.not_ended", dependency=dependency.label, reason=str(error)

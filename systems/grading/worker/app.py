@@ -117,6 +117,7 @@ app.conf.update(
     broker_url=settings().broker_url,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
+    broker_channel_error_retry=True,  # a broker that recovers may not know a queue yet: ask again
     broker_transport_options={"confirm_publish": True},
     accept_content=["json"],
     task_serializer="json",

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from celery.worker.consumer import Consumer
+from kombu.exceptions import OperationalError
 
 from holdfast.logs import Log
 from systems.grading.messages import LARGEST_MESSAGE, TASK, Buried, Request, split
@@ -80,8 +81,24 @@ def _ids_in(body: bytes) -> tuple[str, str]:
         return "", ""
 
 
+#: What Celery does at each connection and we do not need. A connection that is cut meanwhile would end the worker.
+_WITHOUT = {"without_mingle": True, "without_gossip": True, "without_heartbeat": True, "task_events": False}
+
+
 class ScreeningConsumer(Consumer):  # type: ignore[misc]
-    """Celery's consumer, with the screen before it. Its app has an `outgoing` to bury through."""
+    """Celery's consumer, with the screen before it. Its app has an `outgoing` to bury through.
+
+    It survives a broker that comes and goes: it asks the broker for nothing but its requests, and every error of a
+    connection makes it connect again.
+    """
+
+    class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
+        default_steps = [step for step in Consumer.Blueprint.default_steps if "delayed_delivery" not in step]
+
+    def __init__(self, *arguments: Any, worker_options: dict[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(*arguments, worker_options={**(worker_options or {}), **_WITHOUT}, **options)
+        # What kombu raises for an error of the connection inside its own retries; Celery does not list it.
+        self.connection_errors: Any = (*self.conninfo.connection_errors, OperationalError)
 
     def ensure_connected(self, conn: Any) -> Any:
         """Celery waits up to half a minute between its tries; whoever waits for a grade should not."""
