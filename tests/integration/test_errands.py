@@ -65,18 +65,62 @@ def first(generation: int = 1) -> dict[str, Any]:
 async def test_a_job_and_its_message_are_stored_together(app: Holdfast) -> None:  # E45
     handle = await grade(app).enqueue("an essay", words=2)
     [message] = await told(app, handle.id)
+    deadline = (await app.job(handle.id)).deadline_at
+    assert deadline is not None
     assert json.loads(message.body) == {
         "id": f"{handle.id}.1",
         "job_id": handle.id,
         "generation": 1,
         "task": "grade",
         "arguments": {"text": "an essay", "words": 2},
+        "deadline": deadline.isoformat(),
     }
+    assert message.headers["holdfast-deadline"] == deadline.isoformat()
     assert (message.id, message.headers["content-type"]) == (f"{handle.id}.1", "application/json")
     assert split_errand_id(message.id) == (handle.id, 1)
     handles = await grade(app).enqueue_many([("a",), ("b",)])
     assert [await names(app, one.id) for one in handles] == [[".1"], [".1"]]
     assert await look(app) == 0  # there is nothing to add
+
+
+async def test_a_message_is_not_delivered_after_the_deadline_of_its_job(app: Holdfast) -> None:  # E15
+    late = await grade(app).options(deadline="1ms").enqueue("too late")
+    in_time = await grade(app).enqueue("an essay")
+
+    async def passed() -> bool:
+        deadline = (await app.job(late.id)).deadline_at
+        return deadline is not None and await (await app.engine()).store.now() > deadline
+
+    await until(passed)
+    await app.run_relay(until_idle=True)
+    assert await told(app, late.id) == []
+    [message] = await told(app, in_time.id)
+    assert message.standing == "published"
+    [event] = [event for event in await app.events(limit=100) if event.kind == "discarded"]
+    assert (event.meta["message"], event.meta["by"]) == (f"{late.id}.1", "relay")
+    assert "deadline" in event.meta["reason"]
+    assert await look(app) == 0  # the sweep ends its job: no second message is made for it
+
+
+async def test_a_retry_after_the_deadline_has_a_message_and_a_deadline_of_its_own(
+    app: Holdfast,
+) -> None:  # E15
+    handle = await grade(app).options(deadline="20ms").enqueue("an essay")
+
+    async def failed() -> bool:
+        await (await app.engine()).time_out()
+        return (await app.job(handle.id)).state == "failed"
+
+    await until(failed)
+    await app.run_relay(until_idle=True)
+    await app.retry(handle.id, by="a person")
+    [message] = await told(app, handle.id)
+    row = await app.job(handle.id)
+    assert row.deadline_at is not None
+    assert (message.id, message.headers["holdfast-deadline"]) == (
+        f"{handle.id}.2",
+        row.deadline_at.isoformat(),
+    )
 
 
 async def test_jobs_of_ours_are_not_told_of(app: Holdfast) -> None:  # E45

@@ -26,6 +26,7 @@ class Errand(NamedTuple):
     generation: int
     task: str
     arguments: dict[str, Any]
+    deadline: datetime | None = None  #: by the store's clock: what begins after it comes too late
 
 
 #: The body of the message for an errand, and its headers.
@@ -44,6 +45,7 @@ class Waiting(NamedTuple):
     trace: str | None
     since: datetime  #: it is due and nobody has it
     due: bool  #: and nothing holds its lane; or it will be later
+    deadline: datetime | None = None
 
 
 def errand_id(job_id: str, generation: int) -> str:
@@ -70,5 +72,7 @@ def times_waited(since: datetime, now: datetime, again_after: timedelta) -> int:
 
 def plain_json(errand: Errand) -> tuple[bytes, dict[str, str]]:
     """The errand as a JSON object of its own fields: what is sent where a task says nothing else."""
-    body = json.dumps(errand._asdict(), ensure_ascii=False, separators=(",", ":")).encode()
+    deadline = None if errand.deadline is None else errand.deadline.isoformat()
+    fields = errand._asdict() | {"deadline": deadline}
+    body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
     return body, {"content-type": "application/json"}

@@ -24,6 +24,8 @@ BATCH = 50
 TAKEN_FOR = timedelta(seconds=30)
 #: How long messages that were published are kept, for replay.
 KEEP_PUBLISHED = timedelta(days=7)
+#: The header that says until when a message may be delivered, in ISO 8601; for a receiver, too.
+DEADLINE = "holdfast-deadline"
 LARGEST_BODY = 1024 * 1024
 LONGEST_NAME = 200
 MOST_HEADERS, LONGEST_HEADER = 50, 2000
@@ -105,6 +107,15 @@ class Taken(NamedTuple):
 
     message: Message
     epoch: int
+
+
+def deadline_of(headers: Mapping[str, str]) -> datetime | None:
+    """Until when a message may be delivered, as its header says; None without one, or with one that cannot be read."""
+    try:
+        found = datetime.fromisoformat(headers[DEADLINE])
+    except (KeyError, ValueError):
+        return None
+    return found if found.tzinfo is not None else None
 
 
 class Delivered(NamedTuple):

@@ -25,7 +25,7 @@ from holdfast.domain.errand import (
 from holdfast.domain.job import JobId
 from holdfast.domain.lanes import Cause, Scope
 from holdfast.domain.moves import Kind
-from holdfast.domain.outbox import NewMessage
+from holdfast.domain.outbox import DEADLINE, NewMessage
 from holdfast.engine.payload import decode_any
 from holdfast.engine.ports import Hook, Moved, Store, Transaction
 from holdfast.engine.tasks import Task
@@ -113,11 +113,13 @@ class Errands:
         task = self._tasks[one.task]
         assert task.policy.topic is not None
         arguments = task.upgrade(decode_any(one.payload), one.version)
-        errand = Errand(_name(one), one.id, one.generation, one.task, arguments)
+        errand = Errand(_name(one), one.id, one.generation, one.task, arguments, one.deadline)
         body, headers = (task.policy.encode or plain_json)(errand)
-        traced = {} if one.trace is None else {"traceparent": one.trace}
+        added = {} if one.trace is None else {"traceparent": one.trace}
+        if one.deadline is not None:
+            added[DEADLINE] = one.deadline.isoformat()
         return NewMessage(
-            id=name, topic=task.policy.topic, key=one.id, body=body, headers=traced | dict(headers)
+            id=name, topic=task.policy.topic, key=one.id, body=body, headers=added | dict(headers)
         )
 
     # -- the duty -------------------------------------------------------------------------------------------------------
@@ -131,7 +133,7 @@ class Errands:
         tasks = self._handed()
         now = await store.transact(lambda transaction: self._books(transaction).now(), reads=True)
         done = await self._walk(
-            store, lambda books, after: books.come_due(list(tasks), after, _PAGE), _first_name
+            store, lambda books, after: books.come_due(list(tasks), after, _PAGE), _first_name, now
         )
         # What was held has no message. A hold that has ended is a reason to look for it now.
         holds = frozenset((held.scope, held.cause) for held in await store.holds())
@@ -139,7 +141,7 @@ class Errands:
         if self._seldom_due is None or now >= self._seldom_due or before - holds:
             self._seldom_due = now + min([_SELDOM, *(again / 4 for again in tasks.values())])
             done += await self._walk(
-                store, lambda books, after: books.untold(list(tasks), after, _PAGE), _first_name
+                store, lambda books, after: books.untold(list(tasks), after, _PAGE), _first_name, now
             )
             crowded = {lag.topic for lag in await store.lags() if lag.waiting >= _ENOUGH}
             late = {name: span for name, span in tasks.items() if self._topic(name) not in crowded}
@@ -148,14 +150,20 @@ class Errands:
                 times = max(1, times_waited(one.since, now, late[one.task]))
                 return told_again(_name(one), one.since, times)
 
-            done += await self._walk(store, lambda books, after: books.overdue(late, after, _PAGE), name_of)
+            done += await self._walk(
+                store, lambda books, after: books.overdue(late, after, _PAGE), name_of, now
+            )
         return done
 
     def _topic(self, task: str) -> str | None:
         return self._tasks[task].policy.topic
 
     async def _walk(
-        self, store: Store, page_of: Callable[[ErrandBooks, str], Any], name_of: Callable[[Waiting], str]
+        self,
+        store: Store,
+        page_of: Callable[[ErrandBooks, str], Any],
+        name_of: Callable[[Waiting], str],
+        now: datetime,
     ) -> int:
         done, after = 0, ""
         while True:
@@ -163,7 +171,7 @@ class Errands:
                 lambda transaction, after=after: page_of(self._books(transaction), after),  # type: ignore[misc]
                 reads=True,
             )
-            messages = list(self._new(page, name_of))
+            messages = list(self._new(page, name_of, now))
             if messages:
                 await store.publish(messages)
                 self._told |= {message.id for message in messages}
@@ -172,12 +180,17 @@ class Errands:
                 return done
             after = page[-1].id
 
-    def _new(self, page: Iterable[Waiting], name_of: Callable[[Waiting], str]) -> Iterable[NewMessage]:
-        """The messages that this process has not told yet. One that cannot be written does not keep the others."""
+    def _new(
+        self, page: Iterable[Waiting], name_of: Callable[[Waiting], str], now: datetime
+    ) -> Iterable[NewMessage]:
+        """The messages that this process has not told yet. One that cannot be written does not keep the others, and a job
+        whose deadline has passed needs none: the sweep ends it."""
         if len(self._told) > _REMEMBERED:
             self._told.clear()
         for one in page:
-            if not one.due or (name := name_of(one)) in self._told:
+            if not one.due or (one.deadline is not None and one.deadline < now):
+                continue
+            if (name := name_of(one)) in self._told:
                 continue
             try:
                 yield self._message(one, name)

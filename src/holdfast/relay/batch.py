@@ -7,14 +7,15 @@ arrive in the wrong order. Those without a key, and the first of every key, go t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from holdfast.domain.outbox import Delivered, Delivery, Taken, TopicPolicy, Undelivered
+from holdfast.domain.outbox import Delivered, Delivery, Taken, TopicPolicy, Undelivered, deadline_of
 from holdfast.engine.outboxstore import PutOff
 from holdfast.engine.ports import Rng
 
 BEHIND = "waits behind one of its key"
 UNSENT = "given back: the relay was told to end"
+EXPIRED = "not delivered: its deadline has passed"
 
 Line = tuple[str, str]  #: topic and key: where order counts
 
@@ -27,9 +28,13 @@ class Batch:
         self._held: set[Line] = set()  #: whose first one could not be delivered
         self._failed: list[tuple[Taken, Undelivered]] = []
         self.delivered: list[Taken] = []
+        self.expired: list[Taken] = []  #: never sent, and given up
 
-    def next_wave(self) -> list[Taken]:
-        """What can be sent now; empty: no more of this batch."""
+    def next_wave(self, now: datetime) -> list[Taken]:
+        """What can be sent at *now*, by the store's clock; empty: no more of this batch. What is past its deadline is not."""
+        gone = {one.message.number for one in self._unsent if _is_past(one, now)}
+        self.expired += [one for one in self._unsent if one.message.number in gone]
+        self._unsent = [one for one in self._unsent if one.message.number not in gone]
         wave, rest, seen = [], [], set(self._held)
         for one in self._unsent:
             line = _line(one)
@@ -76,6 +81,7 @@ class Batch:
             PutOff(one, timedelta(), BEHIND if _line(one) in self._held else UNSENT, tried=False)
             for one in (*self._out, *self._unsent)
         ]
+        told += [PutOff(one, None, EXPIRED, tried=False) for one in self.expired]
         return told
 
     def _wait(self, one: Taken, answer: Undelivered, chance: float) -> timedelta | None:
@@ -83,6 +89,11 @@ class Batch:
 
     def _is_parked(self, one: Taken, answer: Undelivered) -> bool:
         return not answer.away and self._wait(one, answer, 0.0) is None
+
+
+def _is_past(one: Taken, now: datetime) -> bool:
+    deadline = deadline_of(one.message.headers)
+    return deadline is not None and now > deadline
 
 
 def _line(one: Taken) -> Line | None:

@@ -2,6 +2,7 @@
 
 ```text
   take ──▶ waves: of one key one at a time ──▶ deliver ──▶ delivered: published
+              └─▶ past its deadline: discarded    │
    ▲                                             │──▶ refused: put off, each time for longer, or parked
    └── woken, polled, or at once while there are more ◀──┴──▶ nobody there: given back; the route rests for a moment
 ```
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.domain.outbox import TAKEN_FOR, Delivery, Message, Taken, TopicPolicy, Undelivered
@@ -24,7 +25,7 @@ from holdfast.engine.ports import Clock, Rng
 from holdfast.engine.transport import Transport
 from holdfast.errors import StoreError
 from holdfast.logs import Log
-from holdfast.relay.batch import Batch
+from holdfast.relay.batch import EXPIRED, Batch
 from holdfast.relay.pauses import LOOK_EVERY, Pauses
 
 log = Log("holdfast.relay")
@@ -88,10 +89,11 @@ class Route:
                         continue
                     if self._refusals:  # the next batch finds out whether anybody is there
                         await self._first(self._clock.sleep(self._rest.total_seconds()))
+                    began = self._clock.monotonic()
                     taken = await self._take()
                     if taken:
                         self._busy += 1
-                        hands.create_task(self._serve(taken), name=f"relay {self.target}")
+                        hands.create_task(self._serve(taken, began), name=f"relay {self.target}")
                     elif not await self._wait_for_more(until_idle):
                         return
         finally:
@@ -141,11 +143,12 @@ class Route:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- delivering -------------------------------------------------------------------------------------------------
-    async def _serve(self, taken: Sequence[Taken]) -> None:
+    async def _serve(self, taken: Sequence[Taken], began: float) -> None:
+        """*began*: when they were asked for, by our own clock."""
         batch = Batch(taken, self._topics)
         until = self._clock.monotonic() + DELIVER_WITHIN
         try:
-            while ready := batch.next_wave():
+            while ready := batch.next_wave(self._store_now(taken[0], began)):
                 left = until - self._clock.monotonic()
                 if left <= 0:
                     break
@@ -160,6 +163,12 @@ class Route:
         finally:
             self._busy -= 1
             self._free.set()
+
+    def _store_now(self, taken: Taken, began: float) -> datetime:
+        """The store's clock. It has said when these were taken, in the time until which they are ours."""
+        since = timedelta(seconds=self._clock.monotonic() - began)
+        assert taken.message.not_before is not None
+        return taken.message.not_before - TAKEN_FOR + since
 
     async def _deliver(self, messages: Sequence[Message], seconds: float) -> Sequence[Delivery]:
         failed: Undelivered
@@ -206,3 +215,15 @@ class Route:
         failed = batch.put_off(self._rest, self._rng)
         if failed:
             await self._store.put_off_messages(failed)
+        if batch.expired:
+            # One by one, and each an event: a message that was stored and never sent is to be found again.
+            given_up = [
+                self._store.discard_message(one.message.id, "relay", EXPIRED) for one in batch.expired
+            ]
+            await asyncio.gather(*given_up)
+            log.warning(
+                "message.expired",
+                target=self.target,
+                messages=len(given_up),
+                hint="their jobs have timed out",
+            )

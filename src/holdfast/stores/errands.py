@@ -7,12 +7,12 @@ from typing import Any
 
 from holdfast.domain.errand import Waiting
 from holdfast.domain.job import JobId
-from holdfast.stores.shapes import Moment
+from holdfast.stores.shapes import Moment, maybe
 
 
 def waiting_jobs(rows: Iterable[Sequence[Any]], moment: Moment) -> list[Waiting]:
-    """Of id, task, generation, attempt, payload, version, trace, since, due."""
+    """Of id, task, generation, attempt, payload, version, trace, since, due, deadline."""
     return [
-        Waiting._make((JobId(str(job_id)), *told, moment(since), bool(due)))
-        for job_id, *told, since, due in rows
+        Waiting._make((JobId(str(job_id)), *told, moment(since), bool(due), maybe(deadline, moment)))
+        for job_id, *told, since, due, deadline in rows
     ]

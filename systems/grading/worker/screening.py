@@ -93,7 +93,9 @@ class ScreeningConsumer(Consumer):  # type: ignore[misc]
     """
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
-        default_steps = [step for step in Consumer.Blueprint.default_steps if "delayed_delivery" not in step]
+        default_steps = tuple(
+            step for step in Consumer.Blueprint.default_steps if "delayed_delivery" not in step
+        )
 
     def __init__(self, *arguments: Any, worker_options: dict[str, Any] | None = None, **options: Any) -> None:
         super().__init__(*arguments, worker_options={**(worker_options or {}), **_WITHOUT}, **options)

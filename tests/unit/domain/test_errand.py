@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -59,9 +60,11 @@ def test_a_clock_that_was_set_back_tells_nothing_again() -> None:  # E45
 def test_an_errand_is_plain_json_or_a_call_of_a_celery_task() -> None:  # E45
     body, headers = plain_json(ERRAND)
     assert body == (
-        '{"id":"a.2","job_id":"a","generation":2,"task":"grade","arguments":{"text":"Grüße","words":null}}'.encode()
+        '{"id":"a.2","job_id":"a","generation":2,"task":"grade","arguments":{"text":"Grüße","words":null},"deadline":null}'.encode()
     )
     assert headers == {"content-type": "application/json"}
+    body, _ = plain_json(ERRAND._replace(deadline=NOON))
+    assert json.loads(body)["deadline"] == NOON.isoformat()
     assert for_celery("school.grade")(ERRAND) == encode_task(
         "school.grade", kwargs=ERRAND.arguments, task_id="a.2"
     )

@@ -57,6 +57,7 @@ class MemoryErrands:
         return Waiting(
             job.id, job.lane.task, job.generation, job.attempt, job.payload, job.spec.version, job.spec.trace,
             since=_since(job), due=not job.deferred and bool(self._store.open_lanes([job.lane], False)),
+            deadline=job.deadline_at,
         )  # fmt: skip
 
 

@@ -23,12 +23,12 @@ _HELD = (
     "(SELECT holdfast.held_lanes(ARRAY(SELECT id FROM holdfast.lane WHERE task = ANY ($1::text[])), false))"
 )
 _SELECT = f"""SELECT w.id, n.task, w.generation, w.attempt, j.payload, j.version, j.trace, {_SINCE},
-       w.due AND w.lane <> ALL ({_HELD}::int[])"""
+       w.due AND w.lane <> ALL ({_HELD}::int[]), w.deadline_at"""
 _REST = "JOIN holdfast.job j ON j.id = w.id LEFT JOIN holdfast.life g ON g.job_id = w.id"
 _WAITING = f"""{_SELECT}
-  FROM (SELECT id, lane, generation, attempt, run_at, true AS due FROM holdfast.ready WHERE id = ANY ($2::uuid[])
+  FROM (SELECT id, lane, generation, attempt, run_at, deadline_at, true AS due FROM holdfast.ready WHERE id = ANY ($2::uuid[])
         UNION ALL
-        SELECT id, lane, generation, attempt, run_at, false FROM holdfast.deferred WHERE id = ANY ($2::uuid[])) w
+        SELECT id, lane, generation, attempt, run_at, deadline_at, false FROM holdfast.deferred WHERE id = ANY ($2::uuid[])) w
   JOIN holdfast.lane n ON n.id = w.lane {_REST} WHERE n.task = ANY ($1::text[])"""
 _COME_DUE = f"""{_SELECT}
   FROM holdfast.lane n CROSS JOIN LATERAL (SELECT *, true AS due FROM holdfast.ready r WHERE r.lane = n.id) w {_REST}

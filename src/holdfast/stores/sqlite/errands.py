@@ -19,7 +19,7 @@ from holdfast.stores.sqlite.times import micros, moment, span
 
 #: ?1 is always a JSON array: of the lanes that are held.
 _SELECT = """SELECT j.uid, n.task, j.generation, j.attempt, j.payload, j.version, j.trace, max(j.updated_at, j.run_at),
-                    j.phase = 0 AND j.lane NOT IN (SELECT value FROM json_each(?1))"""
+                    j.phase = 0 AND j.lane NOT IN (SELECT value FROM json_each(?1)), j.deadline_at"""
 _LANES = "SELECT id, queue, task, dependency, shard, fair FROM holdfast_lane WHERE task IN (SELECT value FROM json_each(?))"
 _WAITING = f"""{_SELECT} FROM holdfast_job j JOIN holdfast_lane n ON n.id = j.lane
  WHERE j.uid IN (SELECT value FROM json_each(?3)) AND j.phase IN (0, 1) AND n.task IN (SELECT value FROM json_each(?2))"""
