@@ -242,7 +242,10 @@ class Snooze(Exception):
 
 
 class DependencyHeld(Snooze):
-    """Raised by `job.dependency(…)` when the breaker of that dependency is open: let it through, and the job waits."""
+    """Raised by `job.dependency(…)` when the breaker of that dependency is open: let it through, and the job waits. Raised by
+    `app.dependency_call(…)`, too: call again *after* that time."""
+
+    after: timedelta
 
     def __init__(self, name: str, after: timedelta) -> None:
         super().__init__(after)

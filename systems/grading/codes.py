@@ -8,6 +8,7 @@ _WORDS = {
     "AUDIO_MISSING": "The recording is no longer there; send it again.",
     "AUDIO_CHANGED": "The recording was damaged on its way; send it again.",
     "RETRIES_EXHAUSTED": "The grader had trouble each time it tried; an operator can send it again.",
+    "INVALID_SCHEMA": "The grader's answer was not of the form that was asked for; an operator can send it again.",
     "REFUSED_BY_MODEL": "The grader declined to grade this.",
     "PROVIDER_REFUSED": "The grader refused the request; an operator has to look at it.",
     "INVALID_MESSAGE": "The request was damaged on its way; an operator can send it again.",

@@ -7,6 +7,7 @@ makes a new one, so that what is still under way for the old one can change noth
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -30,6 +31,7 @@ SubmissionId = Annotated[str, msgspec.Meta(pattern=f"^{_UUID}$")]
 RequestId = Annotated[str, msgspec.Meta(pattern=rf"^{_UUID}\.[1-9][0-9]{{0,8}}$")]
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Line = Annotated[str, msgspec.Meta(max_length=2_000)]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 Band = Annotated[float, msgspec.Meta(ge=0, le=9, multiple_of=0.5)]
 
 
@@ -55,6 +57,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     skill: Skill
     text: Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)] | None = None
     audio: Audio | None = None
+    deadline_at: Moment | None = None  #: nothing is begun for it after this
 
     def __post_init__(self) -> None:
         if split(self.request_id)[0] != self.submission_id:
@@ -116,6 +119,8 @@ def ask(errand: Errand) -> TaskMessage:
     """The request for one submission, as Celery reads it. What it does not have is not told."""
     request = {"requestId": errand.id, "submissionId": errand.job_id}
     request |= {name: value for name, value in errand.arguments.items() if value is not None}
+    if errand.deadline is not None:
+        request["deadlineAt"] = errand.deadline.isoformat()
     return encode_task(TASK, kwargs={"request": request}, task_id=errand.id)
 
 

@@ -33,7 +33,7 @@ class Settings:
     # Deadlines.
     sla_writing_ms: int = 20 * 60_000
     sla_speaking_ms: int = 60 * 60_000
-    timeout_check_interval_ms: int = 60_000  #: at the latest; the engine looks once a second
+    timeout_check_interval_ms: int = 60_000  #: how often passed deadlines are looked for
     redispatch_after_ms: int = (
         5 * 60_000
     )  #: what waits longer is handed over again: the broker may have been purged

@@ -15,13 +15,15 @@ from typing import Annotated, Any
 
 import msgspec
 
-from holdfast import Holdfast, PayloadError, Retry, Task
+from holdfast import BreakerPolicy, Holdfast, PayloadError, Retry, Task
 from systems.grading.audio import LARGEST_AUDIO
 from systems.grading.messages import LONGEST_TEXT, Audio, Skill, ask, check_parts
 from systems.grading.settings import Settings
 from systems.grading.topology import DELIVERY_LIMIT, REQUESTS, queues
 
 GRADE, QUEUE = "grade", "grading"
+#: The name under which calls to the provider are judged.
+PROVIDER = "provider"
 #: A job of ours is begun again only when a lease ran out or a person asked; its deadline ends it long before this.
 _MANY = 100
 _LOOK_FOR_LOST = timedelta(seconds=2)
@@ -64,11 +66,11 @@ class Grading:
 
 def build(settings: Settings, **options: Any) -> Grading:
     """Grading on these settings. *options* go to `Holdfast` as they are."""
-    every = timedelta(milliseconds=settings.timeout_check_interval_ms)
     app = Holdfast(
         settings.database_url,
         metrics_prefix="",  # the names of E62 as its sources write them
-        reclaim_every=min(every, _LOOK_FOR_LOST),
+        reclaim_every=_LOOK_FOR_LOST,
+        deadlines_every=timedelta(milliseconds=settings.timeout_check_interval_ms),
         outbox_poll=timedelta(milliseconds=settings.outbox_poll_interval_ms),
         outbox_batch=settings.outbox_batch_size,
         outbox_stale=timedelta(milliseconds=settings.outbox_stale_threshold_ms),
@@ -82,6 +84,22 @@ def build(settings: Settings, **options: Any) -> Grading:
         delivery_limit=DELIVERY_LIMIT,
         queue_arguments=queues()[REQUESTS],
         cap="10s",
+    )
+
+    app.dependency(
+        PROVIDER,
+        breaker=BreakerPolicy(
+            window=settings.circuit_window,
+            min_calls=settings.circuit_window,
+            threshold=0.5,
+            strictly_above=True,
+            cooldown=timedelta(milliseconds=settings.circuit_cooldown_ms),
+            trials=settings.circuit_trials,
+            trials_to_close=settings.circuit_trials,
+            votes=1,
+        ),
+        limiter=None,
+        budget=None,
     )
 
     @app.task(

@@ -84,7 +84,7 @@ def show_message(message: Any) -> dict[str, Any]:
         "status": status,
         "created_at": _moment(message.created_at),
         "processed_at": _moment(message.settled_at),
-        "retry_count": message.tries,
+        "retry_count": message.tries + message.unreached,
         "error_message": message.error,
     }
 

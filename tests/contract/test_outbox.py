@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.domain.outbox import Standing, Taken
+from holdfast.engine.outboxstore import PutOff
 from tests.contract.outboxes import (
     SPAN,
     TOPIC,
@@ -174,6 +175,25 @@ async def test_what_was_not_tried_counts_no_try_and_keeps_its_error(world: World
     await world.store.put_off_messages(put_off(*await take(world.store), seconds=0, error="", tried=False))
     [taken] = await take(world.store)
     assert (taken.message.tries, taken.message.error) == (1, "refused")
+
+
+async def test_times_that_nobody_was_there_are_counted_apart_and_told_again_they_are_not(
+    world: World,
+) -> None:  # G2
+    await publish(world.store, "1")
+    for _ in range(3):
+        [taken] = await take(world.store)
+        away = PutOff(taken, timedelta(), "cannot be reached", tried=False, away=True)
+        for _ in range(2):  # its answer was lost
+            assert await world.store.put_off_messages([away]) == 1
+    [taken] = await take(world.store)
+    assert (taken.message.tries, taken.message.unreached) == (0, 3)
+    await world.store.messages_delivered([taken])
+    assert ((await of(world.store, "1")).tries, (await of(world.store, "1")).unreached) == (0, 3)
+    [listed] = await world.store.messages(topic=TOPIC)
+    assert listed.unreached == 3
+    await world.store.replay_messages(TOPIC, listed.number, listed.number, 1)
+    assert (await of(world.store, "1")).unreached == 0
 
 
 async def test_a_message_that_no_try_can_help_is_parked_with_the_reason(world: World) -> None:  # E44

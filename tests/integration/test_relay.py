@@ -157,7 +157,9 @@ async def test_while_the_target_is_away_nothing_is_lost_blamed_or_blocked(  # E4
     async with asyncio.timeout(20):
         await relaying
     assert len(target.messages) == 71
-    assert all(message.tries == 0 for message in await app.messages(limit=100))
+    sent = await app.messages(limit=100)
+    assert all(message.tries == 0 for message in sent)
+    assert sum(message.unreached for message in sent) >= asked  # how often that was is known
     keyed = [message.number for message in target.messages if message.key]
     assert keyed == sorted(keyed)
 

@@ -179,6 +179,26 @@ async def test_each_task_is_kept_as_it_says_and_the_others_as_the_app_does() -> 
         assert await left() == [("brief", False)]
 
 
+@pytest.mark.parametrize(("given", "seconds"), [({}, 1), ({"deadlines_every": "60s"}, 60)])
+async def test_deadlines_are_looked_for_as_often_as_the_setting_says(
+    given: dict[str, str], seconds: int
+) -> None:  # G5
+    app, clock, looks = Holdfast("memory://", **given), ManualClock(), list[int]()  # type: ignore[arg-type]
+    with app_in_memory(app, clock=clock):
+        engine, began = await app.engine(), clock.monotonic()
+
+        async def time_out() -> int:
+            looks.append(round(clock.monotonic() - began))
+            return 0
+
+        engine.time_out = time_out  # type: ignore[method-assign]
+        duties = Duties(engine)
+        for _ in range(121):
+            await duties.turn()
+            clock.advance(SECOND)
+    assert looks == list(range(0, 121, seconds))
+
+
 async def test_the_duties_are_done_without_a_worker() -> None:  # E67 E34
     app = Holdfast("memory://", reclaim_every="20ms")
 

@@ -89,7 +89,10 @@ def list_(
 
     show_table(
         ["number", "id", "topic", "key", "standing", "tries", "created", "why"],
-        [(m.number, m.id, m.topic, m.key, m.standing, m.tries, m.created_at, m.error) for m in found],
+        [
+            (m.number, m.id, m.topic, m.key, m.standing, m.tries + m.unreached, m.created_at, m.error)
+            for m in found
+        ],
         empty="No messages.",
     )
     if following is not None:

@@ -72,7 +72,7 @@ class Duties:
         self.all = [
             self._promote,
             Duty("reclaim", every, engine.reclaim),
-            Duty("deadlines", min(every, 1.0), engine.time_out),
+            Duty("deadlines", engine.settings.look_for_deadlines_every.total_seconds(), engine.time_out),
         ]
         self.add("operations", OPERATIONS_EVERY, Operations(engine).run)
         self.add("requests", FORGET_EVERY, lambda: forget(engine))

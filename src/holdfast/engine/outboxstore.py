@@ -11,12 +11,14 @@ from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
 
 class PutOff(NamedTuple):
     """It could not be delivered: try again after *wait*; None: it is parked. Not *tried*: the target was away, or the
-    message stood behind one of its key that failed. It is given back for *wait*, and its tries stay as they are."""
+    message stood behind one of its key that failed. It is given back for *wait*, and its tries stay as they are. *away*:
+    the target could not be reached, which is counted apart."""
 
     taken: Taken
     wait: timedelta | None
     error: str
     tried: bool = True
+    away: bool = False
 
 
 class Replayed(NamedTuple):

@@ -37,9 +37,10 @@ class Settings:
     poll: timedelta = timedelta(
         seconds=1
     )  #: how often a waiting worker looks by itself, whatever the wake-ups say
-    reclaim_every: timedelta = timedelta(
-        seconds=2
-    )  #: how often lost leases and passed deadlines are looked for
+    reclaim_every: timedelta = timedelta(seconds=2)  #: how often lost leases are looked for
+    deadlines_every: timedelta | None = (
+        None  #: how often passed deadlines are looked for; once a second, or as lost leases, if not given
+    )
     promote_every: timedelta = timedelta(
         seconds=1
     )  #: how often jobs that came due are let into line at the latest; one known of is let in at its time
@@ -73,6 +74,10 @@ class Settings:
     @property
     def beat_every(self) -> timedelta:
         return self.heartbeat or self.lease / 3
+
+    @property
+    def look_for_deadlines_every(self) -> timedelta:
+        return self.deadlines_every or min(self.reclaim_every, timedelta(seconds=1))
 
     @classmethod
     def read(cls, given: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:

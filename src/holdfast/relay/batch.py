@@ -74,7 +74,9 @@ class Batch:
         told = []
         for one, answer in self._failed:
             if answer.away:
-                told.append(PutOff(one, max(rest, answer.after or rest), answer.error, tried=False))
+                told.append(
+                    PutOff(one, max(rest, answer.after or rest), answer.error, tried=False, away=True)
+                )
             else:
                 told.append(PutOff(one, self._wait(one, answer, rng.random()), answer.error))
         told += [

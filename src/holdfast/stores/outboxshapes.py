@@ -37,6 +37,7 @@ def message(row: Row, moment: Moment) -> Message:
         headers=from_json(row["headers"]),
         standing=_STANDING.get(row["line"], Standing.WAITING),
         tries=row["tries"],
+        unreached=row["unreached"],
         error=row["error"],
         created_at=moment(row["created_at"]),
         not_before=maybe(row["not_before"], moment),

@@ -19,6 +19,7 @@ from kombu import Exchange, Queue
 from holdfast import celery as holdfast_celery
 from systems.grading.messages import TASK, Buried, Callback, Request, Trouble
 from systems.grading.settings import Settings
+from systems.grading.tasks import PROVIDER, Grading, build
 from systems.grading.topology import REQUESTS, queues
 from systems.grading.worker.desk import Desk
 from systems.grading.worker.ledger import Ledger
@@ -73,12 +74,19 @@ def provider() -> Provider:
     return Provider(settings())
 
 
+@cache
+def main_app() -> Grading:
+    """The main app's own declaration: the breaker of the provider is in its store, shared by all workers."""
+    return build(settings())
+
+
 def desk() -> Desk:
     return Desk(
         settings=settings(),
         ledger=ledger(),
         provider=provider(),
         outgoing=outgoing(),
+        guard=lambda: main_app().app.dependency_call(PROVIDER),
         worker=_WORKER,
         chance=random.random,
         new_holder=lambda: f"{_WORKER}:{uuid.uuid4()}",
@@ -153,3 +161,4 @@ def grade(self: Any, request: dict[str, Any]) -> str:
 def close(**_: Any) -> None:
     provider().close()
     ledger().close()
+    main_app().app.sync.close()

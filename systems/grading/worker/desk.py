@@ -2,9 +2,11 @@
 
     arrives ─► ended before? ──► its callback once more
             ├► in other hands? ─► put off until they must have let go
-            └► ours ─► breaker open? ─► news "error, CIRCUIT_OPEN", put off; no retry is used up
-                       └► graded ────► end and charge in the ledger ─► callback
-                       └► failed ────► put off (3 times at most), or given up: dead letter and callback
+            └► ours ─► past its deadline? ─► dropped: nobody is called, the main app ends it
+                       ├► breaker open? ─► news "error, CIRCUIT_OPEN", put off; no retry is used up
+                       ├► graded ────► end and charge in the ledger ─► callback
+                       └► failed ────► put off (3 times at most, never past the deadline), or given up: dead letter and
+                                       callback
 
 Whatever is killed at any arrow: the message was not acknowledged and comes again, and the ledger knows how far it got.
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,23 +24,22 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast import DependencyHeld
 from holdfast import celery as holdfast_celery
 from holdfast.logs import Log
 from systems.grading import audio
 from systems.grading.messages import TASK, Buried, Callback, Grade, Request, Status, Trouble
 from systems.grading.settings import Settings
 from systems.grading.worker.backoff import Backoff
-from systems.grading.worker.breaker import Policy
-from systems.grading.worker.failures import Held, Hopeless, TryAgain
+from systems.grading.worker.failures import Expired, Hopeless, TryAgain
 from systems.grading.worker.ledger import Cost, Ended, Ledger, Taken
 from systems.grading.worker.ledger import Held as InOtherHands
 from systems.grading.worker.outgoing import NotSent
 from systems.grading.worker.places import LedgerAway
+from systems.grading.worker.provider import explained
 
 log = Log("grading.worker")
 
-#: The one name under which calls to the provider are judged.
-PROVIDER = "provider"
 _SHOWN = 2_000
 
 
@@ -63,6 +64,8 @@ class Desk:
     ledger: Ledger
     provider: Asks
     outgoing: Sends
+    #: Stands around each call of the provider; raises `DependencyHeld` while its breaker is open.
+    guard: Callable[[], AbstractContextManager[Any]]
     worker: str
     chance: Callable[[], float]
     new_holder: Callable[[], str]
@@ -84,6 +87,8 @@ class Desk:
 
     # -- one try --------------------------------------------------------------------------------------------------------
     def _try(self, request: Request, taken: Taken) -> str:
+        if not self._has_time(request, 0.0):
+            return self._drop(request, taken, Expired())
         if taken.crashes >= self.settings.max_crashes:
             words = f"{taken.crashes} workers in a row were lost with it"
             return self._give_up(request, taken, Hopeless("WORKER_LOST", words))
@@ -91,8 +96,10 @@ class Desk:
             with self._kept_in_hand(taken):
                 self._news(request, taken, "processing")
                 grade, cost = self._grade(request)
-        except Held as held:
-            return self._hold(request, taken, held)
+        except Expired as expired:
+            return self._drop(request, taken, expired)
+        except DependencyHeld as held:
+            return self._hold(request, taken, held.after.total_seconds() * 1000)
         except TryAgain as failed:
             return self._retry(request, taken, failed)
         except Hopeless as failed:
@@ -111,65 +118,72 @@ class Desk:
         if request.audio is not None:
             sound = _read_recording(self.settings.audio_dir / request.audio.name, request.audio.sha256)
             seconds = _decode(sound).seconds
-            transcript = text = self._call(self.provider.transcribe, request.request_id, sound)
-        grade, tokens = self._call(self.provider.grade, request.request_id, text)
+            transcript = text = self._call(request, self.provider.transcribe, sound)
+        try:
+            grade, tokens = self._call(request, self.provider.grade, text)
+        except Expired:
+            raise Expired(None if transcript is None else Cost(0, seconds)) from None
         return msgspec.structs.replace(grade, transcript=transcript), Cost(tokens, seconds)
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """One call of the provider, if the breaker permits, and what it tells the breaker."""
-        policy = self._breaker_policy()
-        permit = self.ledger.may_call(PROVIDER, policy)
-        if not permit.granted:
-            raise Held(permit.wait)
-        good: bool | None = None
-        try:
-            answer = function(*arguments)
-            good = True
-            return answer
-        except (TryAgain, Hopeless) as failed:
-            good = failed.healthy
-            raise
-        finally:
-            after = self.ledger.called(PROVIDER, policy, permit, good=good)
-            if after.state == "open" and good is False:
-                log.warning("breaker.opened", dependency=PROVIDER, cooldown_seconds=policy.cooldown)
+    def _call(self, request: Request, function: Callable[[str, Any], Any], material: Any) -> Any:
+        """Call the provider once, if its breaker permits and there is time. The breaker judges by what the call raises."""
+        with explained(), self.guard():
+            if not self._has_time(request, 0.0):
+                raise Expired
+            return function(request.request_id, material)
 
-    def _breaker_policy(self) -> Policy:
-        settings = self.settings
-        return Policy(
-            settings.circuit_window,
-            settings.circuit_cooldown_ms / 1000,
-            settings.circuit_trials,
-            settings.provider_timeout_ms / 1000 * 2,
-        )
+    def _has_time(self, request: Request, wait_ms: float) -> bool:
+        """Whether a call after *wait_ms* would begin before the deadline; at the deadline is in time."""
+        deadline = request.deadline_at
+        return deadline is None or self.ledger.now() + wait_ms / 1000 <= deadline.timestamp()
 
     # -- its end, or not yet ----------------------------------------------------------------------------------------------
-    def _hold(self, request: Request, taken: Taken, held: Held) -> str:
+    def _drop(self, request: Request, taken: Taken, expired: Expired) -> str:
+        """The main app ends it by its deadline. What a call before has cost is charged, once, with the end of the request."""
+        if expired.spent is None:
+            self.ledger.put_off(taken, 0.0, failed=False)
+        else:
+            trouble = Trouble("TIMEOUT", "the deadline passed before it was graded")
+            ended = self._written(self._callback(request, taken, "failed", error=trouble))
+            if self.ledger.end(taken, ended, cost=expired.spent):
+                self._tell_end(request.request_id, Ended(ended, None, False))
+        log.info("request.expired", request_id=request.request_id)
+        return "expired"
+
+    def _hold(self, request: Request, taken: Taken, held_ms: float) -> str:
+        held = TryAgain("CIRCUIT_OPEN", "the provider is not called until it is well again")
+        if not self._has_time(request, held_ms):
+            return self._give_up(request, taken, held, reason="TIMEOUT")
         backoff = self._backoff()
         # Spread over the next second or so: all that was held would otherwise come back in the same moment.
-        wait = min(held.wait * 1000 + backoff.jitter * self.chance(), float(backoff.cap))
-        trouble = Trouble("CIRCUIT_OPEN", "the provider is not called until it is well again", round(wait))
-        return self._again(request, taken, trouble, wait, failed=False)
+        wait = min(held_ms + backoff.jitter * self.chance(), float(backoff.cap))
+        return self._again(request, taken, held, wait, failed=False)
 
     def _retry(self, request: Request, taken: Taken, failed: TryAgain) -> str:
         if taken.retries >= self.settings.max_retries:
-            return self._give_up(request, taken, failed)
+            return self._give_up(request, taken, failed, reason="RETRIES_EXHAUSTED")
         wait = self._backoff().after(taken.retries + 1, self.chance(), failed.asked_ms)
-        return self._again(request, taken, Trouble(failed.code, failed.words, round(wait)), wait, failed=True)
+        if not self._has_time(request, max(wait, failed.asked_ms or 0.0)):
+            return self._give_up(request, taken, failed, reason="TIMEOUT")
+        return self._again(request, taken, failed, wait, failed=True)
 
-    def _again(self, request: Request, taken: Taken, trouble: Trouble, wait: float, *, failed: bool) -> str:
+    def _again(self, request: Request, taken: Taken, why: TryAgain, wait: float, *, failed: bool) -> str:
         """Put it off first, let it out of hand then: killed in between, the copy finds it in dead hands and waits."""
+        trouble = Trouble(why.code, why.words, round(wait))
         self._put_off(request, wait)
         self.ledger.put_off(taken, wait / 1000, failed=failed)
         self._news(request, taken, "error", trouble)
         log.info("request.put_off", request_id=request.request_id, code=trouble.code, wait_ms=round(wait))
         return "put off"
 
-    def _give_up(self, request: Request, taken: Taken, failed: TryAgain | Hopeless) -> str:
+    def _give_up(
+        self, request: Request, taken: Taken, failed: TryAgain | Hopeless, *, reason: str | None = None
+    ) -> str:
+        """End it with a dead letter; *reason* is the code of the failure where nothing else is said."""
         buried = Buried(
             request.request_id,
             request.submission_id,
-            failed.code if isinstance(failed, Hopeless) else "RETRIES_EXHAUSTED",
+            reason or failed.code,
             _attempts(taken),
             f"{failed.code}: {failed.words}",
             _now(),
@@ -256,9 +270,7 @@ def _read_recording(file: Path, sha256: str) -> bytes:
     except FileNotFoundError:
         raise Hopeless("AUDIO_MISSING", "the recording is no longer there") from None
     except OSError as error:
-        raise TryAgain(
-            "AUDIO_UNREADABLE", f"the recording cannot be read ({error.strerror})", healthy=None
-        ) from None
+        raise TryAgain("AUDIO_UNREADABLE", f"the recording cannot be read ({error.strerror})") from None
     if hashlib.sha256(sound).hexdigest() != sha256:
         raise Hopeless("AUDIO_CHANGED", "the recording is not the one that was submitted")
     return sound

@@ -1,34 +1,35 @@
-"""What can go wrong with one try of a request, in two kinds: it may be tried again, or that is hopeless."""
+"""What can go wrong with one try of a request: it may be tried again, no try will be better, or it is too late.
+
+`Retryable` and `Fatal` are how the breaker of the provider tells an outage from an answer.
+"""
 
 from __future__ import annotations
 
-
-class Trial(Exception):
-    """*healthy*: what it says about the provider; None is nothing."""
-
-    healthy: bool | None = None
-
-    def __init__(self, code: str, words: str) -> None:
-        super().__init__(words)
-        self.code, self.words = code, words
+from holdfast import Fatal, Retryable
+from systems.grading.worker.ledger import Cost
 
 
-class TryAgain(Trial):
-    def __init__(
-        self, code: str, words: str, *, asked_ms: float | None = None, healthy: bool | None = False
-    ) -> None:
-        """*asked_ms*: what the provider has asked to wait."""
-        super().__init__(code, words)
-        self.asked_ms, self.healthy = asked_ms, healthy
+class TryAgain(Retryable):
+    """It failed and may be tried again. *asked_ms*: what the provider asked to wait."""
+
+    code: str
+
+    def __init__(self, code: str, words: str, *, asked_ms: float | None = None) -> None:
+        super().__init__(words, code=code)
+        self.words, self.asked_ms = words, asked_ms
 
 
-class Hopeless(Trial):
+class Hopeless(Fatal):
     """Given up at once: no try will be better."""
 
+    def __init__(self, code: str, words: str) -> None:
+        super().__init__(words, code=code)
+        self.words = words
 
-class Held(Exception):
-    """The breaker is open: the provider was not called."""
 
-    def __init__(self, wait: float) -> None:
-        super().__init__(f"the provider is not called for {wait:.1f} s")
-        self.wait = wait
+class Expired(Exception):
+    """The deadline has passed: the provider was not called. *spent* is what calls before it have cost, if there were any."""
+
+    def __init__(self, spent: Cost | None = None) -> None:
+        super().__init__("the deadline has passed")
+        self.spent = spent

@@ -11,10 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
-from systems.grading.worker.breaker import Breaker, Permit, Policy
-from systems.grading.worker.places import Book, place_of
+from systems.grading.worker.places import place_of
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS request (
@@ -37,7 +34,6 @@ CREATE TABLE IF NOT EXISTS charge (
     seconds    {number} NOT NULL,
     at         {number} NOT NULL
 ){strict};
-CREATE TABLE IF NOT EXISTS breaker (name TEXT PRIMARY KEY, state TEXT NOT NULL){strict};
 CREATE TABLE IF NOT EXISTS alarm (name TEXT PRIMARY KEY, count INTEGER NOT NULL, last TEXT NOT NULL, at {number} NOT NULL){strict};
 """
 
@@ -89,6 +85,11 @@ class Ledger:
 
     def close(self) -> None:
         self._place.close()
+
+    def now(self) -> float:
+        """Seconds since 1970, by the clock that all who share the ledger go by."""
+        with self._place.read() as book:
+            return book.now
 
     # -- requests -----------------------------------------------------------------------------------------------------
     def take(self, request_id: str, holder: str, seconds: float) -> Taken | Held | Ended:
@@ -170,34 +171,6 @@ class Ledger:
                 (book.now + seconds, taken.request_id, taken.holder),
             )
             return bool(done.rowcount)
-
-    # -- the breakers, shared by all workers ----------------------------------------------------------------------------
-    def may_call(self, name: str, policy: Policy) -> Permit:
-        with self._place.write(f"breaker {name}") as book:
-            after, permit = self._breaker(book, name).ask(policy, book.now)
-            self._keep(book, name, after)
-            return permit
-
-    def called(self, name: str, policy: Policy, permit: Permit, *, good: bool | None) -> Breaker:
-        with self._place.write(f"breaker {name}") as book:
-            after = self._breaker(book, name).tell(policy, book.now, good=good, trial=permit.trial)
-            self._keep(book, name, after)
-            return after
-
-    def breaker(self, name: str) -> Breaker:
-        with self._place.read() as book:
-            return self._breaker(book, name)
-
-    def _breaker(self, book: Book, name: str) -> Breaker:
-        row = book.execute("SELECT state FROM breaker WHERE name = ?", (name,)).fetchone()
-        return Breaker() if row is None else msgspec.json.decode(row[0], type=Breaker)
-
-    def _keep(self, book: Book, name: str, breaker: Breaker) -> None:
-        state = msgspec.json.encode(breaker).decode()
-        book.execute(
-            "INSERT INTO breaker VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET state = excluded.state",
-            (name, state),
-        )
 
     # -- alarms: what a person must look at -----------------------------------------------------------------------------
     def raise_alarm(self, name: str, words: str) -> None:

@@ -1,11 +1,15 @@
-"""Asks the provider: transcription for speech, then bands for the text, by the protocol of OpenAI. One call, no retries here:
-what may be tried again is said by the error, and when."""
+"""Asks the provider: transcription for speech, then bands for the text, by the protocol of OpenAI. One call, no retries here.
+
+A call raises the client's own errors, by which a breaker judges it; `explained()` around it makes of them what the worker
+decides by: may it be tried again, and when?
+"""
 
 from __future__ import annotations
 
 import email.utils
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import httpx2
@@ -81,7 +85,7 @@ class Provider:
         form = {"model": self._settings.stt_model, "response_format": "json"}
         files = {"file": ("recording.wav", sound, "audio/wav")}
         answer = self._post("/v1/audio/transcriptions", request_id, data=form, files=files)
-        return self._read(answer, _Transcript).text
+        return _read(answer, _Transcript).text
 
     def grade(self, request_id: str, text: str) -> tuple[Grade, int]:
         """The grade, and how many tokens it took."""
@@ -96,7 +100,7 @@ class Provider:
                 "json_schema": {"name": "band_scores", "strict": True, "schema": _SCHEMA},
             },
         }
-        answer = self._read(self._post("/v1/chat/completions", request_id, json=body), _Completion)
+        answer = _read(self._post("/v1/chat/completions", request_id, json=body), _Completion)
         if not answer.choices:
             raise TryAgain("BAD_ANSWER", "the provider answered without a choice")
         choice = answer.choices[0]
@@ -105,7 +109,9 @@ class Provider:
         try:
             grade = msgspec.json.decode(choice.message.content or "", type=Grade)
         except msgspec.DecodeError:
-            raise TryAgain("BAD_ANSWER", "the model's answer is not the JSON that was asked for") from None
+            raise Hopeless(
+                "INVALID_SCHEMA", "the model's answer is not the JSON that was asked for"
+            ) from None
         return grade, answer.usage.total_tokens if answer.usage else 0
 
     def _post(self, path: str, request_id: str, **content: Any) -> bytes:
@@ -113,39 +119,46 @@ class Provider:
             "authorization": f"Bearer {self._settings.provider_key}",
             "x-client-request-id": request_id,
         }
-        try:
-            with self._client.stream(
-                "POST", f"{self._settings.provider_url}{path}", headers=headers, **content
-            ) as answer:
-                if answer.status_code >= 400:
-                    raise failure_of(answer.status_code, answer.headers.get("retry-after"), time.time)
-                body = bytearray()
-                for piece in answer.iter_bytes():
-                    body += piece
-                    if len(body) > LARGEST_ANSWER:
-                        raise TryAgain("BAD_ANSWER", "the provider's answer does not end")
-                return bytes(body)
-        except httpx2.TimeoutException:
-            raise TryAgain("PROVIDER_TIMEOUT", "the provider did not answer in time") from None
-        except httpx2.HTTPError as error:
-            raise TryAgain(
-                "PROVIDER_UNREACHABLE", f"the provider cannot be reached ({type(error).__name__})"
-            ) from None
+        url = f"{self._settings.provider_url}{path}"
+        with self._client.stream("POST", url, headers=headers, **content) as answer:
+            if answer.status_code >= 400:
+                answer.raise_for_status()
+            body = bytearray()
+            for piece in answer.iter_bytes():
+                body += piece
+                if len(body) > LARGEST_ANSWER:
+                    raise TryAgain("BAD_ANSWER", "the provider's answer does not end")
+            return bytes(body)
 
-    @staticmethod
-    def _read(body: bytes, shape: type[T]) -> T:
-        try:
-            return msgspec.json.decode(body, type=shape)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise TryAgain("BAD_ANSWER", "the provider's answer is not what the protocol says") from None
+
+def _read(body: bytes, shape: type[T]) -> T:
+    """What is not even of the provider's protocol comes from something before it: an error of the service, tried again."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise TryAgain("BAD_ANSWER", "the provider's answer is not what the protocol says") from None
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise what the client raises as `TryAgain` or `Hopeless`."""
+    try:
+        yield
+    except httpx2.HTTPStatusError as error:
+        answer = error.response
+        raise failure_of(answer.status_code, answer.headers.get("retry-after"), time.time) from None
+    except httpx2.TimeoutException:
+        raise TryAgain("PROVIDER_TIMEOUT", "the provider did not answer in time") from None
+    except httpx2.HTTPError as error:
+        words = f"the provider cannot be reached ({type(error).__name__})"
+        raise TryAgain("PROVIDER_UNREACHABLE", words) from None
 
 
 def failure_of(status: int, retry_after: str | None, now: Callable[[], float]) -> TryAgain | Hopeless:
     """What a status of the provider means (the source's table of retries)."""
     asked = read_retry_after(retry_after, now())
     if status == 429:
-        # It is well and wants us to be slower: no sign of ill health.
-        return TryAgain("PROVIDER_THROTTLED", "the provider asked to wait", asked_ms=asked, healthy=None)
+        return TryAgain("PROVIDER_THROTTLED", "the provider asked to wait", asked_ms=asked)
     if status >= 500 or status == 408:
         return TryAgain("PROVIDER_ERROR", f"the provider answered {status}", asked_ms=asked)
     if status in (401, 403):

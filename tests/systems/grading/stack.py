@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ COOLDOWN = 2.0
 #: As quick as the rules allow: what is shown is the order of things, not the length of the waits.
 QUICK = {
     "OUTBOX_POLL_INTERVAL_MS": "1000",
+    "TIMEOUT_CHECK_INTERVAL_MS": "500",
     "RETRY_BASE_MS": "50",
     "RETRY_JITTER_MS": "50",
     "WORKER_LEASE_MS": "4000",  # a second call of the provider is to mean that a worker was lost
@@ -70,18 +72,16 @@ class Stack:
             "LEDGER": ledger_url or str(folder / "ledger.db"),
             "PYTHONUNBUFFERED": "1",
         }
+        self.environment["HOLDFAST_DATABASE_URL"] = self.environment["DATABASE_URL"]
         self.http = httpx2.Client(timeout=20, verify=False)
         self.provider = httpx2.Client(timeout=20, verify=False)
 
     # -- life -----------------------------------------------------------------------------------------------------------
     def __enter__(self) -> Stack:
-        address = self.start("provider")
-        self.environment["PROVIDER_URL"] = address
-        self.provider.base_url = httpx2.URL(address)
-        self._begin("web")
-        for name in ("engine", "relay", "callbacks", "celery"):
+        self.start("provider")
+        for name in ("web", "engine", "relay", "callbacks", "celery"):
             self._begin(name)
-        self.http.base_url = httpx2.URL(self._wait("web"))
+        self._wait("web")
         self._wait("callbacks")
         return self
 
@@ -118,7 +118,33 @@ class Stack:
             return ""
         line = stdout.readline()
         assert line.startswith("ready: "), f"{name} said {line!r}; {self.log(name)[-2000:]}"
-        return line.removeprefix("ready: ").strip()
+        address = line.removeprefix("ready: ").strip()
+        if name == "provider":
+            self.environment["PROVIDER_URL"] = address
+            self.provider.base_url = httpx2.URL(address)
+        elif name == "web":
+            self.http.base_url = httpx2.URL(address)
+        return address
+
+    def mend(self) -> None:
+        """Every part runs, the provider is well and its breaker closed, whatever a test before has left."""
+        for name in set(self.running) - set(COMMANDS):
+            self.stop(name)
+        for name in COMMANDS:
+            process = self.running.get(name)
+            if process is None or process.poll() is not None:
+                if process is not None:
+                    self.stop(name)
+                self.start(name)
+        self.heal()
+        asyncio.run(self._close_breakers())
+
+    async def _close_breakers(self) -> None:
+        made = self.main()
+        async with made.app:
+            for outlook in await made.app.breakers():
+                if outlook.breaker.state != "closed":
+                    await made.app.close_breaker(outlook.dependency.label, reason="the next test begins")
 
     def stop(self, name: str) -> None:
         self._end(name, signal.SIGTERM)

@@ -5,33 +5,39 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import httpx2
 import psycopg
 import pytest
+from celery import Celery
 from hypothesis import example, given
 from hypothesis import strategies as st
+from kombu.exceptions import OperationalError
 
 from holdfast import UsageError
 from holdfast.celery import BadSignature, encode_task, sign, verify
 from holdfast.cli import main as holdfast
+from holdfast.domain.classify import classify
+from holdfast.domain.outcome import outcome_of
 from systems.grading import audio
 from systems.grading.messages import LARGEST_MESSAGE, request_id, split
 from systems.grading.settings import Settings
+from systems.grading.tasks import PROVIDER, build
 from systems.grading.topology import DEAD, REFUSED, queues, wait_queue
 from systems.grading.worker.backoff import Backoff
-from systems.grading.worker.breaker import Breaker, Policy
 from systems.grading.worker.failures import Hopeless, TryAgain
 from systems.grading.worker.ledger import Cost, Ended, Held, Ledger, Taken
 from systems.grading.worker.outgoing import NotSent, Outgoing
 from systems.grading.worker.places import LedgerAway
-from systems.grading.worker.provider import failure_of, read_retry_after
-from systems.grading.worker.screening import Unfit, record_of, screen
+from systems.grading.worker.provider import Provider, explained, failure_of, read_retry_after
+from systems.grading.worker.screening import ScreeningConsumer, Unfit, record_of, screen
 
 SUBMISSION = "01a1e359-297e-75e7-bba9-287684a79c65"
 REQUEST = request_id(SUBMISSION, 1)
@@ -84,7 +90,6 @@ def test_throttling_and_errors_of_the_provider_are_tried_again(status: int) -> N
     failed = failure_of(status, "3", lambda: 0.0)
     assert isinstance(failed, TryAgain)
     assert failed.asked_ms == 3000
-    assert failed.healthy is (None if status == 429 else False)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
@@ -93,55 +98,77 @@ def test_what_the_provider_refuses_is_not_tried_again(status: int) -> None:  # G
 
 
 # -- the breaker --------------------------------------------------------------------------------------------------------------
-def _after(outcomes: list[bool], policy: Policy = Policy()) -> Breaker:  # noqa: B008 - a tuple
-    breaker = Breaker()
-    for good in outcomes:
-        breaker = breaker.tell(policy, 0.0, good=good)
-    return breaker
+def test_the_breaker_of_the_provider_is_the_one_of_the_source() -> None:  # G7
+    policy = build(Settings()).app.admission.dependencies[PROVIDER]
+    assert (policy.limiter, policy.budget) == (None, None)
+    breaker = policy.breaker
+    assert breaker is not None
+    assert [breaker.trips(20, failed, 0) for failed in (10, 11)] == [False, True]  # above half, not at half
+    assert not breaker.trips(19, 19, 0)  # not twenty yet
+    assert breaker.wait(0, 1.0) == timedelta(seconds=30)
+    assert (breaker.trials, breaker.trials_to_close) == (3, 3)
 
 
-def test_the_breaker_opens_above_half_of_twenty_and_not_at_half() -> None:  # G7
-    assert _after([False] * 10 + [True] * 10).state == "closed"
-    assert _after([False] * 19).state == "closed"  # not twenty yet
-    assert _after([True] * 9 + [False] * 11).state == "open"
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(429, "throttled"), (408, "failed"), (500, "failed"), (503, "failed"), (401, "ok"), (422, "ok")],
+)
+def test_a_status_tells_the_breaker_whether_the_provider_is_well(status: int, outcome: str) -> None:  # G7
+    provider = answering(lambda _: httpx2.Response(status))
+    with pytest.raises(httpx2.HTTPStatusError) as raised:
+        provider.grade(REQUEST, "a text")
+    assert outcome_of(classify(raised.value), 0.1, None) == outcome
 
 
-def test_an_open_breaker_permits_no_call_before_its_cooldown_and_three_trials_after_it() -> None:  # G7
-    policy, breaker = Policy(), _after([False] * 20)
-    breaker, permit = breaker.ask(policy, 29.9)
-    assert not permit.granted
-    assert permit.wait == pytest.approx(0.1)
-    trials = []
-    for _ in range(5):
-        breaker, permit = breaker.ask(policy, 30.0)
-        trials.append(permit.granted)
-    assert trials == [True, True, True, False, False]
+# -- the provider -------------------------------------------------------------------------------------------------------------
+def answering(answer: Callable[[httpx2.Request], httpx2.Response]) -> Provider:
+    return Provider(Settings(), httpx2.Client(transport=httpx2.MockTransport(answer)))
 
 
-def test_three_good_trials_close_the_breaker_and_one_bad_one_opens_it_again() -> None:  # G7
-    policy = Policy()
-    breaker, _ = _after([False] * 20).ask(policy, 30.0)
-    for _ in range(2):
-        breaker = breaker.tell(policy, 31.0, good=True, trial=True)
-        assert breaker.state == "half_open"
-        breaker, _ = breaker.ask(policy, 31.0)
-    assert breaker.tell(policy, 32.0, good=True, trial=True).state == "closed"
-    again = breaker.tell(policy, 32.0, good=False, trial=True)
-    assert (again.state, again.opened_at, again.opened) == ("open", 32.0, 2)
+def saying(content: str) -> Provider:
+    """A model that says this, in an answer of the right protocol."""
+    body = {"choices": [{"message": {"content": content}}], "usage": {"total_tokens": 9}}
+    return answering(lambda _: httpx2.Response(200, json=body))
 
 
-def test_a_call_from_before_the_outage_does_not_count_as_a_trial() -> None:  # G7
-    policy = Policy(trials=1)
-    breaker, _ = _after([False] * 20).ask(policy, 30.0)
-    assert breaker.tell(policy, 31.0, good=True, trial=False) == breaker
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "I think it is a 7.",
+        "{}",
+        '{"overall": 7}',
+        '{"overall": 11, "bands": {"task": 7}, "feedback": ""}',
+    ],
+)
+def test_a_models_answer_that_breaks_the_schema_is_not_tried_again(content: str) -> None:  # G4
+    with pytest.raises(Hopeless) as given_up:
+        saying(content).grade(REQUEST, "a text")
+    assert given_up.value.code == "INVALID_SCHEMA"
 
 
-def test_a_trial_whose_worker_was_lost_is_given_to_another() -> None:  # G7
-    policy = Policy(trials=1, trial_lasts=10)
-    breaker, first = _after([False] * 20).ask(policy, 30.0)
-    breaker, second = breaker.ask(policy, 39.0)
-    _, third = breaker.ask(policy, 41.0)
-    assert (first.granted, second.granted, third.granted) == (True, False, True)
+def test_an_answer_that_is_not_of_the_protocol_is_an_error_of_the_service() -> None:  # G4
+    page = answering(lambda _: httpx2.Response(200, text="<html>We will be back soon.</html>"))
+    with pytest.raises(TryAgain) as failed:
+        page.grade(REQUEST, "a text")
+    assert failed.value.code == "BAD_ANSWER"
+    assert outcome_of(classify(failed.value), 0.1, None) == "failed"
+
+
+def test_what_the_client_raises_is_explained_without_the_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # G3
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("to http://10.0.0.1/secret", request=request)
+
+    for answer, code in (
+        (refuse, "PROVIDER_UNREACHABLE"),
+        (lambda _: httpx2.Response(503, headers={"retry-after": "7"}), "PROVIDER_ERROR"),
+    ):
+        with pytest.raises(TryAgain) as failed, explained():
+            answering(answer).grade(REQUEST, "a text")
+        assert failed.value.code == code
+        assert "secret" not in failed.value.words
 
 
 # -- the ledger -----------------------------------------------------------------------------------------------------------------
@@ -403,6 +430,38 @@ def test_no_bytes_whatever_break_the_screen(body: bytes) -> None:  # G4
 
 # -- signatures -------------------------------------------------------------------------------------------------------------------
 ONE, TWO = "one secret of twenty-four or more", "two secret of twenty-four or more"
+
+
+class Restarts(Exception):
+    """The worker has connected again so often."""
+
+
+def test_a_connection_that_is_cut_while_the_worker_begins_makes_it_connect_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # G8
+    """Celery's own steps raise what kombu makes of a reset connection, which ended the worker."""
+    app = Celery("test", broker="amqp://127.0.0.1:1/", set_as_current=False)
+    parts: Any = {
+        "controller": SimpleNamespace(use_eventloop=False, semaphore=None),
+        "pool": SimpleNamespace(flush=lambda: None, is_green=False),
+        "timer": SimpleNamespace(clear=lambda: None),
+    }
+    consumer = ScreeningConsumer(lambda _: None, app=app, **parts)
+    names = {type(step).__name__ for step in consumer.steps}
+    assert names.isdisjoint({"Mingle", "Gossip", "Heart", "Events", "DelayedDelivery"})
+    assert "Tasks" in names
+    begun: list[None] = []
+
+    def begin(_: Any) -> None:
+        begun.append(None)
+        if len(begun) == 3:
+            raise Restarts
+        raise OperationalError("[Errno 104] Connection reset by peer")
+
+    monkeypatch.setattr(consumer.blueprint, "start", begin)
+    monkeypatch.setattr(consumer.blueprint, "restart", lambda _: None)
+    with pytest.raises(Restarts):
+        consumer.start()
 
 
 def test_a_signature_fits_its_body_its_id_and_its_secret_and_no_other() -> None:  # G6

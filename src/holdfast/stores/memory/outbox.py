@@ -135,7 +135,11 @@ class Outbox(ABC):
         if kept.failed_epoch == kept.epoch:
             return True
         kept.failed_epoch = kept.epoch
-        message = replace(kept.message, tries=kept.message.tries + failed.tried)
+        message = replace(
+            kept.message,
+            tries=kept.message.tries + failed.tried,
+            unreached=kept.message.unreached + failed.away,
+        )
         error = failed.error or message.error
         if failed.wait is None:
             kept.message = message
@@ -216,7 +220,7 @@ class Outbox(ABC):
         for kept in ended:
             kept.since, kept.epoch = self._outbox_clock.now(), kept.epoch + 1
             kept.message = replace(
-                kept.message, standing=Standing.WAITING, tries=0, error=None, settled_at=None
+                kept.message, standing=Standing.WAITING, tries=0, unreached=0, error=None, settled_at=None
             )
         self._outbox_bell.set()
         largest = ended[-1].message.number if ended else last

@@ -27,11 +27,11 @@ from holdfast.stores.postgres.times import moment
 
 CHANNEL = "holdfast_outbox"
 _WAITING = (
-    "SELECT number, id, topic, key, body, headers, line, tries, error, created_at, not_before, parked_at AS settled_at"
+    "SELECT number, id, topic, key, body, headers, line, tries, unreached, error, created_at, not_before, parked_at AS settled_at"
     " FROM holdfast.outbox"
 )
 _SENT = (
-    "SELECT number, id, topic, key, body, headers, 4::smallint AS line, tries, error, created_at,"
+    "SELECT number, id, topic, key, body, headers, 4::smallint AS line, tries, unreached, error, created_at,"
     " NULL::timestamptz AS not_before, published_at AS settled_at FROM holdfast.outbox_sent"
 )
 
@@ -79,6 +79,7 @@ class Outbox(Doors):
             [one.wait for one in failed],
             [one.error for one in failed],
             [one.tried for one in failed],
+            [one.away for one in failed],
         )
         [(done,)] = await self._runner.run("relay", lambda db: db.fetch(SQL["put_off_messages"], *given))
         if timedelta() in given[2]:  # given back: another relay may have them

@@ -82,7 +82,13 @@ def put_off_messages(move: Move, failed: Collection[PutOff]) -> int:
         told = {"number": one.taken.message.number, "epoch": one.taken.epoch}
         until = None if one.wait is None else move.now + span(one.wait)
         done += move.run(
-            "put_off_messages", **told, until=until, error=one.error, tried=one.tried, now=move.now
+            "put_off_messages",
+            **told,
+            until=until,
+            error=one.error,
+            tried=one.tried,
+            away=one.away,
+            now=move.now,
         ).rowcount or _is_so(move, "failed_epoch = :epoch", **told)
     parked = (one.taken.message for one in failed if one.wait is None)
     _let_up(move, ((message.topic, message.key) for message in parked))
