@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -307,6 +307,13 @@ class Holdfast(Declaring, Relaying, Verbs):
                 self.engine, self.observers, self._clock, prefix=self.settings.metrics_prefix
             )
         return self._metrics
+
+    def serve_metrics(self, port: int, host: str = "127.0.0.1") -> AbstractAsyncContextManager[int]:
+        """Answer `/metrics`, `/livez`, `/readyz` and `/duties` on *port* inside the block, as a worker does by
+        `--metrics-port`; gives the port (of 0: the one that was found free)."""
+        from holdfast.metrics.port import Port
+
+        return Port(self.metrics, self.engine).open(host, port)
 
     async def health(self, thresholds: Thresholds | None = None) -> Health:
         """Whether all is well, check by check. *thresholds* default to `HOLDFAST_HEALTH_…` of the environment."""

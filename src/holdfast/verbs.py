@@ -192,7 +192,7 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         return await engine.begin(named(job_id), generation=generation, worker=worker, lease=optional(lease))
 
     async def end(self, job_id: str, outcome: Outcome, *, generation: int, worker: str) -> Report:
-        """What came of it outside: `Done(result)`, `Failed(code, detail)` or `PutBack(delay, why)`. May be sent twice."""
+        """What came of it outside: `Done(result)`, `Failed(code, detail)` or `PutBack(delay, why, retry=…)`. May be sent twice."""
         return await (await self.engine()).end(named(job_id), outcome, generation=generation, worker=worker)
 
     async def refuse(self, job_id: str, name: str, *, why: str = "", by: str = "") -> bool:

@@ -13,23 +13,17 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
-from systems.common.children import die_with_parent
+from systems.common.servers import NoServer, Server, start_server
 
 _NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
-_START_SEC = 30.0
-
-
-class NoServer(Exception):
-    """It cannot be started; the words say what to do."""
 
 
 class PrivatePostgres:
     def __init__(self, folder: Path) -> None:
         self._folder, self._data = folder, folder / "data"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._server: Server | None = None
         self.url = ""
 
     def __enter__(self) -> PrivatePostgres:
@@ -43,28 +37,16 @@ class PrivatePostgres:
         command = [*prefix, str(programs / "postgres"), "-D", str(self._data), "-p", str(port)]
         for setting in ("listen_addresses=127.0.0.1", "unix_socket_directories=", "timezone=UTC"):
             command += ["-c", setting]
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has no threads
-            )  # fmt: skip
-        try:
-            self._wait_until_ready()
-        except BaseException:
-            self.__exit__()
-            raise
+        # By SIGINT sessions are cut and everything is written.
+        self._server = start_server(
+            "PostgreSQL", command, self._folder, self._is_ready, stop_by=signal.SIGINT, stop_within=2.0
+        )
         self.url = f"postgresql://converter:{password}@127.0.0.1:{port}/postgres"
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(signal.SIGINT)  # sessions are cut, everything is written
-        try:
-            self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGQUIT)  # at once; it recovers at the next start
-            self._process.wait(5)
+        if self._server is not None:
+            self._server.stop()
 
     def _password(self) -> str:
         file = self._folder / "password"
@@ -91,17 +73,12 @@ class PrivatePostgres:
             said = done.stderr.strip().splitlines()
             raise NoServer(f"PostgreSQL cannot be set up: {said[-1] if said else 'initdb failed'}")
 
-    def _wait_until_ready(self) -> None:
+    def _is_ready(self, server: Server) -> bool:
         """As pg_ctl does: the server writes its state in the eighth line of its pid file."""
-        assert self._process is not None
-        until = time.monotonic() + _START_SEC
-        while time.monotonic() < until and self._process.poll() is None:
-            with contextlib.suppress(OSError, IndexError):
-                lines = (self._data / "postmaster.pid").read_text().splitlines()
-                if lines[0] == str(self._process.pid) and lines[7].strip() == "ready":
-                    return
-            time.sleep(0.02)
-        raise NoServer(f"PostgreSQL did not start; {self._folder.name}/log in the folder for data says why")
+        with contextlib.suppress(OSError, IndexError):
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
+            return lines[0] == str(server.group) and lines[7].strip() == "ready"
+        return False
 
 
 def _find_programs() -> Path:

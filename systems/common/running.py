@@ -17,7 +17,8 @@ from types import FrameType
 
 from holdfast import HoldfastError
 from systems.common.children import ROOT, Child, NotStarted
-from systems.common.postgres import NoServer, PrivatePostgres
+from systems.common.postgres import PrivatePostgres
+from systems.common.servers import RUNNING, NoServer
 
 _TICK_SEC = 0.1
 #: What a demo wants that production does not: Ctrl-C means now, and what is given back costs nothing.
@@ -79,9 +80,10 @@ def start_all(children: Sequence[Child], web: Child) -> str:
 
 
 def keep_up(children: Sequence[Child], stopped: threading.Event) -> None:
+    """Start again what was lost, until told to stop: the children, and the private servers that they use."""
     while not stopped.wait(_TICK_SEC):
-        for child in children:
-            child.tend()
+        for one in (*RUNNING, *children):
+            one.tend()
     print("stopping …", file=sys.stderr, flush=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from holdfast import UsageError
 from systems.common.knobs import Reader, folder, read_knobs, server, service, text, whole
 
 SHORTEST_SECRET = 24
+#: Where `make run SYSTEM=grading` leaves the address of its own broker, in a folder named after it.
+URL_FILE = "url"
+_PRIVATE_BROKER = Path("data/rabbitmq") / URL_FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +59,19 @@ class Settings:
     circuit_trials: int = 3
     callback_tries: int = 6
     callback_base_ms: int = 500
+    worker_metrics_port: int = 0  #: where a Celery worker answers /metrics, on 127.0.0.1; 0: nowhere
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
-        """`UsageError` names the variable that cannot be read. An empty one counts as not set."""
-        return cls(**read_knobs(_READERS, environment))
+        """`UsageError` names the variable that cannot be read. An empty one counts as not set.
+
+        Without BROKER_URL it is the broker of a `make run` in this folder, while that runs.
+        """
+        found = read_knobs(_READERS, environment)
+        if "broker_url" not in found:
+            with contextlib.suppress(OSError):
+                found["broker_url"] = _PRIVATE_BROKER.read_text().strip()
+        return cls(**found)
 
     def sla_ms(self, skill: str) -> int:
         return self.sla_speaking_ms if skill == "speaking" else self.sla_writing_ms
@@ -109,4 +121,5 @@ _READERS: dict[str, Reader] = {
     "circuit_trials": whole(1, 100),
     "callback_tries": whole(1, 100),
     "callback_base_ms": _TIME,
+    "worker_metrics_port": whole(0, 65_535),
 }

@@ -30,6 +30,24 @@ def grade(app: Holdfast) -> Task[..., int]:
     return app.tasks["grade"]
 
 
+async def test_what_is_reported_from_outside_is_counted_once(app: Holdfast) -> None:  # E62
+    app.metrics  # noqa: B018 - counting begins
+    done, failed, tried, held = [await grade(app).enqueue("an essay") for _ in range(4)]
+    for _ in range(2):  # as often as it is told
+        await app.end(done.id, Done(7), **FIRST)
+        await app.end(failed.id, Failed("UNREADABLE"), **FIRST)
+    await app.end(tried.id, PutBack("1m", "PROVIDER_ERROR", retry=True), **FIRST)
+    await app.end(held.id, PutBack("1m", "CIRCUIT_OPEN"), **FIRST)
+    text = (await app.metrics.text())[0].decode()
+    for line in (
+        'jobs_completed_total{queue="default",task="grade"} 1.0',
+        'jobs_failed_total{error_code="UNREADABLE",queue="default",task="grade"} 1.0',
+        'retries_scheduled_total{type="automatic"} 1.0',
+        'time_to_success_seconds_count{queue="default",task="grade"} 1.0',
+    ):
+        assert f"holdfast_{line}\n" in text
+
+
 async def test_no_worker_of_ours_takes_it_and_a_report_ends_it(app: Holdfast) -> None:  # E45
     @app.task
     async def other() -> str:

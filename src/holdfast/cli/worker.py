@@ -209,9 +209,8 @@ async def _watching(app: Holdfast, watched: tuple[str, int] | None) -> AsyncIter
     if watched is None:
         yield
         return
-    from holdfast.metrics.port import Port
-
-    async with Port(app.metrics, app.engine).open(*watched):
+    host, port = watched
+    async with app.serve_metrics(port, host):
         yield
 
 

@@ -49,10 +49,12 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """It was not tried: it waits again, for *delay* at least, and no attempt is counted."""
+    """It waits again, for *delay* at least, and no attempt is counted. *retry*: it was tried and failed outside, and will be
+    tried again there, which is counted among the retries."""
 
     delay: Duration
     why: str
+    retry: bool = False
 
 
 Outcome = Done | Failed | PutBack

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from holdfast.domain.job import Claimed, Enqueued, Expired, NewJob, Settlement
+from holdfast.domain.job import Claimed, Enqueued, Expired, JobRow, NewJob, Settlement
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import Kind
+from holdfast.domain.outside import Outcome
 from holdfast.domain.verdict import Failure
 from holdfast.engine.ports import Answer, Reclaim
 from holdfast.logs import Log
@@ -43,6 +44,9 @@ class Observer(Protocol):
 
     def called(self, dependency: Dependency, seconds: float) -> None:
         """A call of a dependency has ended."""
+
+    def reported(self, job: JobRow, outcome: Outcome) -> None:
+        """A job that others execute was ended or put back by their report; *job* is as it is then."""
 
 
 class Observers:
@@ -84,6 +88,10 @@ class Observers:
     def called(self, dependency: Dependency, seconds: float) -> None:
         for one in self._all:
             _tell(one.called, dependency, seconds)
+
+    def reported(self, job: JobRow, outcome: Outcome) -> None:
+        for one in self._all:
+            _tell(one.reported, job, outcome)
 
 
 def _tell(listener: Callable[..., None], *facts: Any) -> None:

@@ -14,6 +14,7 @@ from holdfast.domain.moves import Kind, State
 from holdfast.domain.outside import LEASE, Done, Failed, Outcome, PutBack, Reply, Report
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
 from holdfast.engine.artefacts import Keeper
+from holdfast.engine.observing import Observers
 from holdfast.engine.ports import Answer, Store
 from holdfast.engine.tasks import Task
 from holdfast.errors import Conflict, UnknownJob, UsageError
@@ -29,6 +30,7 @@ class Outside:
     tasks: dict[str, Task[Any, Any]]
     keeper: Keeper
     codes: Mapping[str, Code]
+    observers: Observers
 
     async def begin(
         self, job_id: JobId, *, generation: int, worker: str, lease: timedelta | None = None
@@ -61,10 +63,13 @@ class Outside:
             verdict = _verdict(outcome, self.tasks[row.task], self.codes)
             if row.generation != generation or row.state not in (State.QUEUED, State.PROCESSING):
                 answer = await self.store.settle_unheld(job_id, generation, verdict, by=worker)
-                return await self._told(answer, job_id)
+                return (await self._told(answer, job_id))[0]
             answer = await self._settle(row, verdict, generation, worker)
             if answer is not Answer.STALE:
-                return await self._told(answer, job_id)
+                report, after = await self._told(answer, job_id)
+                if answer is Answer.APPLIED:
+                    self.observers.reported(after, outcome)
+                return report
         raise Conflict(f"job {job_id} moves too fast to be ended; try again")
 
     async def refuse(self, job_id: JobId, name: str, *, why: str = "", by: str = "") -> bool:
@@ -96,9 +101,9 @@ class Outside:
         [answer] = await self.store.settle([Settlement(lease, verdict, attempt)])
         return answer
 
-    async def _told(self, answer: Answer, job_id: JobId) -> Report:
+    async def _told(self, answer: Answer, job_id: JobId) -> tuple[Report, JobRow]:
         row = await self._outside_job(job_id)
-        return Report(Reply(answer), row.state, row.epoch)
+        return Report(Reply(answer), row.state, row.epoch), row
 
     async def _outside_job(self, job_id: JobId) -> JobRow:
         row = await self.store.job(job_id)

@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from holdfast.domain.codes import ErrorClass
-from holdfast.domain.job import AllNew, Batch, Claimed, Enqueued, Expired, Lane, NewJob, Settlement
+from holdfast.domain.job import AllNew, Batch, Claimed, Enqueued, Expired, JobRow, Lane, NewJob, Settlement
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import Kind
+from holdfast.domain.outside import Done, Failed, Outcome, PutBack
 from holdfast.domain.verdict import Bury, Complete, Failure, RetryAfter, Verdict
 from holdfast.engine.observing import End
 from holdfast.engine.ports import Answer, Reclaim
@@ -151,6 +152,21 @@ class Counts:
         with self._lock:
             series.failed["TIMEOUT"] += jobs
             series.hopeless["TIMEOUT"] += jobs
+
+    def reported(self, job: JobRow, outcome: Outcome) -> None:
+        series, number = self._find(Lane(job.queue, job.task)), min(job.attempt, LAST_ATTEMPT)
+        match outcome:
+            case Done() if job.finished_at is not None:
+                series.attempts[number] += 1
+                series.succeeded[number] += 1
+                began = job.last_attempt_at or job.queued_at
+                series.durations.add((job.finished_at - began).total_seconds())
+                series.successes.add((job.finished_at - job.queued_at).total_seconds())
+            case Failed(code, detail):
+                series.attempts[number] += 1
+                series.fail(Failure.of(code, detail))
+            case PutBack(retry=True):
+                self.retries["automatic"] += 1
 
     def retried(self, kind: Kind) -> None:
         with self._lock:

@@ -1,7 +1,8 @@
-"""`python -m systems.grading.callbacks`: bring what workers say to the engine. Any number of these may run."""
+"""`python -m systems.grading.callbacks [--metrics-port PORT]`: bring what workers say to the engine. Any number may run."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import signal
@@ -12,7 +13,7 @@ from holdfast.logs import configure
 from systems.grading.logs import hush_drivers
 
 
-async def _run() -> None:
+async def _run(metrics_port: int | None) -> None:
     from systems.grading.app import grading
     from systems.grading.callbacks.consuming import consume
 
@@ -25,18 +26,25 @@ async def _run() -> None:
         raise SystemExit(
             "callbacks: CALLBACK_SECRETS is not set; give it the secret that the workers sign with"
         )
-    async with grading.app, asyncio.TaskGroup() as group:
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(grading.app)
+        if metrics_port is not None:
+            await stack.enter_async_context(grading.app.serve_metrics(metrics_port))
+        group = await stack.enter_async_context(asyncio.TaskGroup())
         group.create_task(consume(grading, ready=ready))
         await ready.wait()
         print("ready: callbacks", flush=True)
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m systems.grading.callbacks", description=__doc__)
+    parser.add_argument("--metrics-port", type=int, help="answer /metrics on this port of 127.0.0.1")
+    given = parser.parse_args()
     try:
         configure(keep=True)
         hush_drivers()
         with contextlib.suppress(asyncio.CancelledError):
-            asyncio.run(_run())
+            asyncio.run(_run(given.metrics_port))
     except HoldfastError as error:
         print(f"callbacks: {error}", file=sys.stderr)
         return 2

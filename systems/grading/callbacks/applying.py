@@ -67,7 +67,10 @@ def _outcome(callback: Callback) -> Done | Failed | PutBack:
         return Done(msgspec.to_builtins(callback.result))
     if callback.status == "failed":
         return Failed(error.code, error.message)
-    return PutBack(timedelta(milliseconds=error.retry_in_ms or 0), error.code)
+    # What the breaker holds back was not tried.
+    return PutBack(
+        timedelta(milliseconds=error.retry_in_ms or 0), error.code, retry=error.code != "CIRCUIT_OPEN"
+    )
 
 
 def read(

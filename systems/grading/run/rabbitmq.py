@@ -10,14 +10,12 @@ import contextlib
 import os
 import secrets
 import shutil
-import signal
-import socket
-import subprocess
-import time
+from collections.abc import Callable
 from pathlib import Path
 
-from systems.common.children import die_with_parent
-from systems.common.postgres import NoServer
+from systems.common.running import free_port, private_file
+from systems.common.servers import NoServer, Server, is_open, start_server
+from systems.grading.settings import URL_FILE
 
 _START_SEC = 60.0
 _GREETING = b"AMQP\x00\x00\x09\x01"
@@ -33,61 +31,45 @@ log.file.level = warning
 class PrivateRabbitMq:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._servers: list[Server] = []
         self.url = ""
 
     def __enter__(self) -> PrivateRabbitMq:
         program = _find_program()
         self._folder.mkdir(parents=True, exist_ok=True)
-        password, port, names = self._password(), _free_port(), _free_port()
-        (self._folder / "rabbit.conf").write_text(_CONFIGURATION.format(password=password))
-        (self._folder / "rabbit.conf").chmod(0o600)
+        password, port, names = self._password(), free_port(), free_port()
+        private_file(self._folder / "rabbit.conf", _CONFIGURATION.format(password=password))
         (self._folder / "plugins").write_text("[].\n")
         environment = self._environment(port, names)
         try:
-            self._start(["epmd"], environment)
-            self._wait(names, b"")
-            self._start([str(program)], environment)
-            self._wait(port, _GREETING)
+            self._start("epmd", ["epmd"], environment, lambda: is_open(names))
+            # An open port is not enough: a server greets back when it is booted.
+            self._start("RabbitMQ", [str(program)], environment, lambda: is_open(port, _GREETING, b"\x01"))
         except BaseException:
             self.__exit__()
             raise
         self.url = f"amqp://grading:{password}@127.0.0.1:{port}/"
+        private_file(self._folder / URL_FILE, self.url)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in reversed(self._children):  # the server first
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGTERM)
-            try:
-                child.wait(3)
-            except subprocess.TimeoutExpired:  # it recovers at the next start
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-                child.wait(5)
-        self._children.clear()
+        (self._folder / URL_FILE).unlink(missing_ok=True)
+        for server in reversed(self._servers):  # the broker before epmd
+            server.stop()
+        self._servers.clear()
 
-    def _start(self, command: list[str], environment: dict[str, str]) -> None:
-        with (self._folder / "log").open("ab") as log:
-            self._children.append(
-                subprocess.Popen(
-                    command, cwd=self._folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    process_group=0, preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has no threads
-                )
-            )  # fmt: skip
-
-    def _wait(self, port: int, greeting: bytes) -> None:
-        """Until it answers: an open port is not enough, a server greets back when it is booted."""
-        until = time.monotonic() + _START_SEC
-        while time.monotonic() < until and self._children[-1].poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as asking:
-                if not greeting:
-                    return
-                asking.sendall(greeting)
-                if asking.recv(1) == b"\x01":
-                    return
-            time.sleep(0.05)
-        raise NoServer(f"RabbitMQ did not start; {self._folder.name}/log in the folder for data says why")
+    def _start(
+        self, name: str, command: list[str], environment: dict[str, str], answers: Callable[[], bool]
+    ) -> None:
+        started = start_server(
+            name,
+            command,
+            self._folder,
+            lambda _: answers(),
+            environment=environment,
+            start_within=_START_SEC,
+        )
+        self._servers.append(started)
 
     def _password(self) -> str:
         file = self._folder / "password"
@@ -106,7 +88,7 @@ class PrivateRabbitMq:
             "RABBITMQ_NODENAME": "grading@localhost",
             "RABBITMQ_NODE_PORT": str(port),
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_DIST_PORT": str(_free_port()),
+            "RABBITMQ_DIST_PORT": str(free_port()),
             "RABBITMQ_MNESIA_BASE": str(folder / "data"),
             "RABBITMQ_LOG_BASE": str(folder / "logs"),
             "RABBITMQ_PID_FILE": str(folder / "pid"),
@@ -127,9 +109,3 @@ def _find_program() -> Path:
             "there is no RabbitMQ on this machine; install the package rabbitmq-server, or name a broker: BROKER_URL=amqp://…"
         )
     return found[0]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

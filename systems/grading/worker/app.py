@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from celery import Celery
 from celery.exceptions import Reject
-from celery.signals import worker_process_shutdown
+from celery.signals import worker_process_shutdown, worker_ready
 from kombu import Exchange, Queue
 
 from holdfast import celery as holdfast_celery
@@ -21,6 +21,7 @@ from systems.grading.messages import TASK, Buried, Callback, Request, Trouble
 from systems.grading.settings import Settings
 from systems.grading.tasks import PROVIDER, Grading, build
 from systems.grading.topology import REQUESTS, queues
+from systems.grading.worker import metrics
 from systems.grading.worker.desk import Desk
 from systems.grading.worker.ledger import Ledger
 from systems.grading.worker.outgoing import NotSent, Outgoing
@@ -155,6 +156,12 @@ def grade(self: Any, request: dict[str, Any]) -> str:
         return desk().handle(msgspec.convert(request, Request))
     except (NotSent, LedgerAway) as error:
         raise Reject(str(error), requeue=True) from error
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def show_metrics(**_: Any) -> None:
+    if settings().worker_metrics_port:
+        metrics.serve(main_app().app, ledger(), settings().worker_metrics_port)
 
 
 @worker_process_shutdown.connect  # type: ignore[untyped-decorator]

@@ -20,6 +20,7 @@ from celery import Celery
 from hypothesis import example, given
 from hypothesis import strategies as st
 from kombu.exceptions import OperationalError
+from prometheus_client import CollectorRegistry, generate_latest
 
 from holdfast import UsageError
 from holdfast.celery import BadSignature, encode_task, sign, verify
@@ -34,6 +35,7 @@ from systems.grading.topology import DEAD, REFUSED, queues, wait_queue
 from systems.grading.worker.backoff import Backoff
 from systems.grading.worker.failures import Hopeless, TryAgain
 from systems.grading.worker.ledger import Cost, Ended, Held, Ledger, Taken
+from systems.grading.worker.metrics import Alarms
 from systems.grading.worker.outgoing import NotSent, Outgoing
 from systems.grading.worker.places import LedgerAway
 from systems.grading.worker.provider import Provider, explained, failure_of, read_retry_after
@@ -515,6 +517,29 @@ def test_a_setting_that_cannot_be_read_is_named_in_one_line_without_its_secrets(
     assert "\n" not in str(error.value)
     assert "secret:" not in str(error.value)
     assert "u:secret" not in str(error.value)
+
+
+def test_without_an_address_the_broker_of_make_run_in_this_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # G4
+    monkeypatch.chdir(tmp_path)
+    assert Settings.read({}).broker_url == Settings().broker_url  # nothing runs here
+    (tmp_path / "data/rabbitmq").mkdir(parents=True)
+    (tmp_path / "data/rabbitmq/url").write_text("amqp://grading:secret@127.0.0.1:5/")
+    assert Settings.read({}).broker_url == "amqp://grading:secret@127.0.0.1:5/"
+    assert Settings.read({"BROKER_URL": "amqp://mine/"}).broker_url == "amqp://mine/"
+
+
+def test_alarms_are_a_metric_until_somebody_clears_them(ledger: Ledger) -> None:  # G6
+    registry = CollectorRegistry()
+    registry.register(Alarms(ledger))
+    ledger.raise_alarm("callback_not_sent", "first")
+    ledger.raise_alarm("callback_not_sent", "last words")
+    text = generate_latest(registry).decode()
+    assert 'grading_alarms{alarm="callback_not_sent"} 2.0' in text
+    assert "last words" not in text
+    ledger.clear_alarms()
+    assert "callback_not_sent" not in generate_latest(registry).decode()
 
 
 def test_a_request_id_tells_its_submission_and_generation() -> None:

@@ -32,11 +32,48 @@ def test_what_is_missing_is_told_in_one_line(environment: dict[str, str], word: 
     assert word in done.stderr
 
 
+def grade(http: httpx2.Client) -> str:
+    """The events of a submission, to its end."""
+    made = http.post("/submissions", json={"skill": "writing", "text": "It rains."}).json()
+    with http.stream("GET", f"/submissions/{made['submissionId']}/events", timeout=60) as stream:
+        return "".join(stream.iter_text())
+
+
+def processes_of(program: str, folder: Path) -> list[int]:
+    found = subprocess.run(["pgrep", "-f", f"{program}.*{folder}"], capture_output=True, text=True).stdout
+    return [int(pid) for pid in found.split()]
+
+
+def check_commands(exports: str) -> None:
+    """What operators are told to type finds the broker, the database and the ledger."""
+    python = f"{sys.executable} -m holdfast"
+    for command, words in (
+        ("breakers list --json", '"dependency":"provider"'),
+        ("grading dlq list", "[]"),
+        ("grading alarms", "[]"),
+    ):
+        done = subprocess.run(
+            ["sh", "-c", f"{exports} && {python} {command}"], cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert words in done.stdout
+
+
+def check_metrics(addresses: list[str]) -> None:
+    """Of the engine, the callbacks and the worker, in this order."""
+    engine, callbacks, worker = [httpx2.get(address).text for address in addresses]
+    assert 'breaker_state{dependency="provider"} 0.0' in engine
+    assert 'jobs_completed_total{queue="grading",task="grade"} 2.0' in callbacks
+    assert 'retries_scheduled_total{type="automatic"} 0.0' in callbacks
+    assert 'dependency_latency_seconds_count{dependency="provider"} ' in worker
+    assert "# TYPE grading_alarms gauge" in worker
+
+
 @pytest.mark.slow
 @pytest.mark.service
-def test_it_starts_with_a_broker_of_its_own_grades_and_ends_with_everything(
+def test_it_starts_with_a_broker_of_its_own_replaces_that_and_ends_with_everything(
     tmp_path: Path,
-) -> None:
+) -> None:  # G8
     installed(RabbitMq).close()  # never started: it is only asked for, and without one this is skipped
     process = subprocess.Popen(
         [*COMMAND, str(tmp_path / "data")],
@@ -48,11 +85,21 @@ def test_it_starts_with_a_broker_of_its_own_grades_and_ends_with_everything(
     keeper.watch(process.pid)
     try:
         assert process.stdout is not None
-        line = next(line for line in process.stdout if line.startswith("ready: "))
-        with httpx2.Client(base_url=line.split()[1], timeout=20) as http:
-            made = http.post("/submissions", json={"skill": "writing", "text": "It rains."}).json()
-            events = http.get(f"/submissions/{made['submissionId']}/events").text
-        assert '"status": "COMPLETED"' in events
+        said = dict[str, str]()  # by the word at the beginning of a line
+        for line in process.stdout:
+            name, _, words = line.strip().partition(" ")
+            said[name] = words.strip()
+            if line.startswith("  to stop"):
+                break
+        with httpx2.Client(base_url=said["ready:"], timeout=20) as http:
+            assert "COMPLETED" in grade(http)
+            [lost] = processes_of("beam.smp", tmp_path)
+            os.kill(lost, signal.SIGKILL)
+            assert "COMPLETED" in grade(http)  # by another broker, at the same address, with the same data
+            [found] = processes_of("beam.smp", tmp_path)
+            assert found != lost
+        check_commands(said["commands"])
+        check_metrics(said["metrics"].split())
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
