@@ -90,6 +90,7 @@ ALLOWED = {
     ): "waits a moment for another process that sets the file up",
     ("engine/attempt_log.py", "threading.Lock"): "a handler may speak from several threads",
     ("metrics/counts.py", "threading.Lock"): "callers enqueue from any thread",
+    ("app.py", "threading.Lock"): "threads that come first at the same time share one portal",
     ("worker/processes.py", "threading.Thread"): "in the child, which has no wiring: it ends with its parent",
 }
 

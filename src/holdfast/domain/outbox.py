@@ -112,9 +112,12 @@ class Taken(NamedTuple):
 
 def deadline_of(headers: Mapping[str, str]) -> datetime | None:
     """Until when a message may be delivered, as its header says; None without one, or with one that cannot be read."""
+    text = headers.get(DEADLINE)
+    if text is None:
+        return None
     try:
-        found = datetime.fromisoformat(headers[DEADLINE])
-    except (KeyError, ValueError):
+        found = datetime.fromisoformat(text)
+    except ValueError:
         return None
     return found if found.tzinfo is not None else None
 

@@ -24,6 +24,8 @@ from holdfast.worker.dependencies import BEAT_EVERY, Dependencies
 log = Log("holdfast.calls")
 
 _SESSION_TTL = timedelta(seconds=10)
+#: Seconds that a call waits for a store that does not answer, to be opened and to be asked; then it goes on without.
+OPEN_WITHIN, LOOK_WITHIN = 5.0, 2.0
 
 
 class Caller:
@@ -38,13 +40,14 @@ class Caller:
         self._under_way = 0
 
     async def enter(self, dependency: Dependency) -> Call:
-        """Begin a call; raise `DependencyHeld` when the breaker is open. A store that is away delays no call."""
+        """Begin a call; raise `DependencyHeld` when the breaker is open. A store that is away stops no call."""
         self._last_use = self._engine.clock.monotonic()
         try:
-            await self._dependencies.serve([dependency])
-            if self._beat is None or self._beat.done():
-                await self._dependencies.look()
-        except StoreError as error:
+            async with asyncio.timeout(LOOK_WITHIN):
+                await self._dependencies.serve([dependency])
+                if self._beat is None or self._beat.done():
+                    await self._dependencies.look()
+        except (StoreError, TimeoutError) as error:
             log.warning("dependency.waits", dependency=dependency.label, reason=str(error))
         if self._beat is None or self._beat.done():
             self._beat = asyncio.create_task(self._run(), name="dependencies")
@@ -143,8 +146,9 @@ class GuardedCall:
 
     async def _enter(self, engine: Callable[[], Awaitable[Engine]]) -> None:
         try:
-            caller = caller_of(await engine())
-        except StoreError as error:  # nothing is known about the dependency: the call decides
+            async with asyncio.timeout(OPEN_WITHIN):
+                caller = caller_of(await engine())
+        except (StoreError, TimeoutError) as error:  # nothing is known about the dependency: the call decides
             log.warning("dependency.unguarded", dependency=self.dependency.label, reason=str(error))
             return
         self._entered = caller, await caller.enter(self.dependency)

@@ -358,6 +358,28 @@ def test_a_429_is_tried_again_after_what_it_asked_for(grading: Stack) -> None:  
     assert second - first >= 2.0  # the plain wait would be a tenth of a second
 
 
+def test_a_429_that_asks_for_more_than_is_left_ends_it_at_once(grading: Stack) -> None:  # E15 G3
+    grading.fault(status=429, retry_after=1000, times=1)
+    submission = _submit_with_sla(grading, 120_000)
+    ended = grading.ended(submission)  # long before its deadline
+    assert (ended["status"], ended["failureReason"]) == ("FAILED", "TIMEOUT")
+    assert len(grading.calls(submission)) == 1
+    [letter] = [one for one in grading.dead_letters() if one["requestId"] == submission["requestId"]]
+    assert letter["failureReason"] == "TIMEOUT"
+    assert letter["lastError"].startswith("PROVIDER_THROTTLED")
+    assert submission["requestId"] not in grading.ledger.charges()
+
+
+def test_a_models_answer_that_breaks_the_schema_is_a_dead_letter_after_one_call(grading: Stack) -> None:  # G4
+    grading.fault(content="a solid seven", times=1)
+    submission = grading.submit()
+    ended = grading.ended(submission)
+    assert (ended["status"], ended["failureReason"]) == ("FAILED", "INVALID_SCHEMA")
+    assert len(grading.calls(submission)) == 1
+    [letter] = [one for one in grading.dead_letters() if one["requestId"] == submission["requestId"]]
+    assert letter["attemptsMade"] == 1
+
+
 def test_after_the_deadline_it_stays_failed_and_the_late_result_is_kept_beside_it(
     grading: Stack,
 ) -> None:  # G6
