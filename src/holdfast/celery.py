@@ -29,6 +29,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.domain.errand import Encode, Errand, split_errand_id
@@ -65,9 +66,15 @@ class TaskMessage(NamedTuple):
 
 
 def encode_task(
-    task: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, task_id: str
+    task: str,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    task_id: str,
+    expires: datetime | None = None,
 ) -> TaskMessage:
-    """The message by which a Celery worker does *task* once. *task_id* is its name in Celery, and in callbacks."""
+    """The message by which a Celery worker does *task* once. *task_id* is its name in Celery, and in callbacks. A worker does not
+    begin it after *expires*."""
     if not task or not task_id or len(task_id) > _LONGEST_ID:
         raise UsageError(f"a task for Celery needs a name and an id of at most {_LONGEST_ID} characters")
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
@@ -87,14 +94,17 @@ def encode_task(
         "root_id": task_id,
         "content-type": "application/json",
     }
+    if expires is not None:
+        headers["expires"] = expires.isoformat()
     return TaskMessage(body, headers)
 
 
 def for_celery(task: str) -> Encode:
-    """Errands as calls of this Celery *task*, with the arguments of the job by name."""
+    """Errands as calls of this Celery *task*, with the arguments of the job by name. A worker drops one whose job is past its
+    deadline."""
 
     def encode(errand: Errand) -> TaskMessage:
-        return encode_task(task, kwargs=errand.arguments, task_id=errand.id)
+        return encode_task(task, kwargs=errand.arguments, task_id=errand.id, expires=errand.deadline)
 
     return encode
 

@@ -17,7 +17,7 @@ import aio_pika
 import pytest
 from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
 
-from holdfast import Done, Failed, Holdfast, PutBack, Task
+from holdfast import Done, Failed, Holdfast, JobFailed, PutBack, Task
 from holdfast.celery import for_celery, split_errand_id, verify
 from tests.services import zygote
 from tests.services.rabbitmq import RabbitMq
@@ -106,7 +106,7 @@ async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
     """Of a task that reports nothing the broker tells us nothing either: it ends by its deadline."""
     app, ship = shop(url, tmp_path)
 
-    @app.task(execute="outside", topic="shop.tasks", encode=for_celery("shop.note"), deadline="100ms")
+    @app.task(execute="outside", topic="shop.tasks", encode=for_celery("shop.note"), deadline="15s")
     async def note(file: str) -> None:
         raise AssertionError("Celery does it")
 
@@ -127,8 +127,11 @@ async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
                         break
             rows = {order: await app.job(job_id) for job_id, order in orders.items()}
             assert (tmp_path / "noted").exists()
-            await app.run_worker(until_idle=True)  # whose duties sweep what is overdue
-            ended_by = await silent.job()
+            sweeping = asyncio.create_task(app.run_duties())
+            with pytest.raises(JobFailed, match="TIMEOUT"):
+                await silent.result("40s")
+            sweeping.cancel()
+            await asyncio.gather(sweeping, return_exceptions=True)
     assert told == {
         1: [("processing", 1), ("completed", 1)],
         2: [("processing", 1), ("failed", 1)],
@@ -136,8 +139,35 @@ async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
     }
     assert [row.state for row in rows.values()] == ["complete", "failed", "complete"]
     assert (rows[1].result, rows[2].error_code) == ({"parcel": 100}, "NO_SUCH_ORDER")
-    assert (ended_by.state, ended_by.error_code) == ("failed", "TIMEOUT")
     assert rows[3].attempt == 1  # what Celery tries again by itself is no attempt of ours
+
+
+async def test_a_stock_worker_begins_nothing_after_the_deadline(url: str, tmp_path: Path) -> None:  # E15
+    """The message was published in time and waited in the queue for too long."""
+    app, ship = shop(url, tmp_path)
+    async with broker(url) as (_, callbacks), app:
+        late = await ship.options(deadline="500ms").enqueue(1)
+        await app.run_relay(until_idle=True)
+        [message] = await app.messages(topic="shop.tasks")
+        assert message.standing == "published"
+        sweeping = asyncio.create_task(app.run_duties())
+        with pytest.raises(JobFailed, match="TIMEOUT"):
+            await late.result("20s")
+        sweeping.cancel()
+        await asyncio.gather(sweeping, return_exceptions=True)
+        in_time = await ship.enqueue(4)
+        await app.run_relay(until_idle=True)
+        told: list[str] = []
+        with stock_worker(url, tmp_path):  # it takes them in their order, one at a time
+            async with asyncio.timeout(40), callbacks.iterator() as coming:
+                async for callback in coming:
+                    news = await receive(app, callback)
+                    await callback.ack()
+                    told.append(news["id"])
+                    if news["status"] == "completed":
+                        break
+        assert told == [f"{in_time.id}.1"] * 2
+        assert await app.late_results(late.id) == []
 
 
 async def test_what_was_purged_is_told_again_and_what_comes_twice_ends_it_once(

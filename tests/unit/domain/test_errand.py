@@ -65,6 +65,8 @@ def test_an_errand_is_plain_json_or_a_call_of_a_celery_task() -> None:  # E45
     assert headers == {"content-type": "application/json"}
     body, _ = plain_json(ERRAND._replace(deadline=NOON))
     assert json.loads(body)["deadline"] == NOON.isoformat()
+    _, told = for_celery("school.grade")(ERRAND._replace(deadline=NOON))
+    assert told["expires"] == NOON.isoformat()
     assert for_celery("school.grade")(ERRAND) == encode_task(
         "school.grade", kwargs=ERRAND.arguments, task_id="a.2"
     )
