@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -21,6 +23,7 @@ from systems.grading.callbacks.consuming import declare
 from systems.grading.submitting import submit
 from systems.grading.tasks import build
 from systems.grading.topology import CALLBACKS, DEAD, REFUSED, REQUESTS
+from systems.grading.worker.ledger import Cost
 from tests.services.databases import new_database
 from tests.services.postgres import Postgres
 from tests.services.proxy import Proxy
@@ -105,6 +108,18 @@ def refusals(stack: Stack, submission: dict[str, Any]) -> list[str]:
     return asyncio.run(run())
 
 
+def charge_of(stack: Stack, submission: dict[str, Any]) -> Cost:
+    return stack.ledger.charges()[submission["requestId"]]
+
+
+def charge_of_one_call(stack: Stack) -> Cost:
+    """What the same text costs when nothing goes wrong."""
+    undisturbed = stack.submit()
+    assert stack.ended(undisturbed)["status"] == "COMPLETED"
+    assert len(stack.calls(undisturbed)) == 1
+    return charge_of(stack, undisturbed)
+
+
 def kinds(stack: Stack, submission: dict[str, Any]) -> list[str]:
     return [event["event"] for event in stack.events(submission)]
 
@@ -138,9 +153,8 @@ def test_a_request_that_comes_five_times_is_graded_and_charged_once(grading: Sta
     assert grading.ended(submission)["status"] == "COMPLETED"
     publish(grading, REQUESTS, *[copy] * 2)  # it has ended: they are told so
     grading.until(lambda: depth(grading, REQUESTS) == 0)
-    assert grading.ended(grading.submit())["status"] == "COMPLETED"
+    assert charge_of(grading, submission) == charge_of_one_call(grading)
     assert len(grading.calls(submission)) == 1
-    assert submission["requestId"] in grading.ledger.charges()
     assert kinds(grading, submission).count("complete") == 1
 
 
@@ -255,14 +269,25 @@ def test_a_submission_that_timed_out_during_the_outage_is_neither_published_nor_
     assert outage.expired["requestId"] not in [one["requestId"] for one in grading.dead_letters()]
 
 
-def test_after_three_quick_flaps_of_the_broker_everybody_goes_on_within_ten_seconds(
-    grading: Stack, wire: Proxy
-) -> None:  # G8
+def test_after_three_quick_flaps_of_the_broker_everybody_goes_on(grading: Stack, wire: Proxy) -> None:  # G8
+    before = {name: process.pid for name, process in grading.running.items()}
     meanwhile = grading.submit()
     wire.flap()
-    healed = time.monotonic()
-    assert [grading.ended(one, 10)["status"] for one in (meanwhile, grading.submit())] == ["COMPLETED"] * 2
-    assert time.monotonic() - healed < 10
+    assert [grading.ended(one, 30)["status"] for one in (meanwhile, grading.submit())] == ["COMPLETED"] * 2
+    assert all(process.poll() is None for process in grading.running.values())
+    assert {name: process.pid for name, process in grading.running.items()} == before
+
+
+def test_what_a_red_test_leaves_broken_is_mended_before_the_next(
+    grading: Stack, wire: Proxy, own_rabbitmq: RabbitMq
+) -> None:
+    wire.refuse = True
+    grading.kill("celery")
+    os.killpg(grading.running["relay"].pid, signal.SIGKILL)  # it died by itself: nobody has taken note
+    grading.running["relay"].wait(10)
+    grading.fault(hang=True)
+    mended = put_right(grading, wire, own_rabbitmq)
+    assert mended.ended(mended.submit(), 30)["status"] == "COMPLETED"
 
 
 def test_a_callback_that_was_purged_is_told_again(grading: Stack) -> None:  # G6
@@ -347,7 +372,7 @@ def test_a_worker_killed_in_the_middle_leaves_one_result_and_one_charge(grading:
     assert grading.ended(submission, 30)["status"] == "COMPLETED"
     assert len(grading.calls(submission)) == 2
     assert kinds(grading, submission).count("complete") == 1
-    assert list(grading.ledger.charges()).count(submission["requestId"]) == 1
+    assert charge_of(grading, submission) == charge_of_one_call(grading)
 
 
 def test_a_429_is_tried_again_after_what_it_asked_for(grading: Stack) -> None:  # G3
