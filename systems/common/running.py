@@ -80,7 +80,7 @@ def start_all(children: Sequence[Child], web: Child) -> str:
 
 
 def keep_up(children: Sequence[Child], stopped: threading.Event) -> None:
-    """Start again what was lost, until told to stop: the children, and the private servers that they use."""
+    """Start again what was lost, until *stopped*: the children, and the private servers that they use."""
     while not stopped.wait(_TICK_SEC):
         for one in (*RUNNING, *children):
             one.tend()

@@ -177,7 +177,7 @@ async def test_what_was_not_tried_counts_no_try_and_keeps_its_error(world: World
     assert (taken.message.tries, taken.message.error) == (1, "refused")
 
 
-async def test_times_that_nobody_was_there_are_counted_apart_and_told_again_they_are_not(
+async def test_tries_that_do_not_reach_the_target_are_counted_apart_and_once(
     world: World,
 ) -> None:  # G2
     await publish(world.store, "1")

@@ -34,7 +34,7 @@ async def fail(app: Holdfast, times: int) -> None:
     for _ in range(times):
         with pytest.raises(ConnectionRefusedError):
             async with app.dependency_call("bank"):
-                raise ConnectionRefusedError("nobody listens")
+                raise ConnectionRefusedError("it is down")
 
 
 async def until_state(app: Holdfast, state: BreakerState) -> None:
@@ -101,7 +101,7 @@ async def test_a_bad_trial_opens_it_again(store_url: str) -> None:  # E21
         async def tried() -> bool:
             try:
                 async with app.dependency_call("bank"):
-                    raise ConnectionRefusedError("nobody listens")
+                    raise ConnectionRefusedError("it is down")
             except DependencyHeld:
                 return False
             except ConnectionRefusedError:
@@ -153,7 +153,7 @@ def test_threads_without_an_event_loop_share_one_guard(store_url: str) -> None: 
     def call(_: int) -> str:
         try:
             with app.dependency_call("bank"):
-                raise ConnectionRefusedError("nobody listens")
+                raise ConnectionRefusedError("it is down")
         except DependencyHeld:
             return "held"
         except ConnectionRefusedError:
@@ -166,13 +166,13 @@ def test_threads_without_an_event_loop_share_one_guard(store_url: str) -> None: 
 
 
 def test_a_database_that_is_away_delays_no_call(tmp_path: Any) -> None:  # E20
-    app = make_app("postgresql://nobody:nothing@127.0.0.1:1/none")
+    app = make_app("postgresql://user:password@127.0.0.1:1/none")
     with pytest.raises(StoreUnavailable):
         app.sync.jobs()
     with app.dependency_call("bank") as call:
         assert call.dependency.name == "bank"
     with pytest.raises(ConnectionRefusedError), app.dependency_call("bank"):
-        raise ConnectionRefusedError("nobody listens")
+        raise ConnectionRefusedError("it is down")
     app.sync.close()
 
 

@@ -33,7 +33,7 @@ def grade(app: Holdfast) -> Task[..., int]:
 async def test_what_is_reported_from_outside_is_counted_once(app: Holdfast) -> None:  # E62
     app.metrics  # noqa: B018 - counting begins
     done, failed, tried, held = [await grade(app).enqueue("an essay") for _ in range(4)]
-    for _ in range(2):  # as often as it is told
+    for _ in range(2):  # sent twice
         await app.end(done.id, Done(7), **FIRST)
         await app.end(failed.id, Failed("UNREADABLE"), **FIRST)
     await app.end(tried.id, PutBack("1m", "PROVIDER_ERROR", retry=True), **FIRST)

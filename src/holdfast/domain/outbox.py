@@ -96,7 +96,7 @@ class Message:
     headers: Mapping[str, str]
     standing: Standing
     tries: int  #: that failed
-    unreached: int = 0  #: times that nobody was there to try it with; these do not park it
+    unreached: int = 0  #: tries that did not reach the target; these do not park it
     error: str | None  #: of the last one, or why it is parked
     created_at: datetime
     not_before: datetime | None  #: while waiting: when it is tried next, or its relay is given up

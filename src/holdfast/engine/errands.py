@@ -183,7 +183,7 @@ class Errands:
     def _new(
         self, page: Iterable[Waiting], name_of: Callable[[Waiting], str], now: datetime
     ) -> Iterable[NewMessage]:
-        """The messages that this process has not told yet. One that cannot be written does not keep the others, and a job
+        """The messages that this process has not stored yet. One that cannot be written does not keep the others, and a job
         whose deadline has passed needs none: the sweep ends it."""
         if len(self._told) > _REMEMBERED:
             self._told.clear()

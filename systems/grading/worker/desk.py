@@ -2,7 +2,7 @@
 
     arrives ─► ended before? ──► its callback once more
             ├► in other hands? ─► put off until they must have let go
-            └► ours ─► past its deadline? ─► dropped: nobody is called, the main app ends it
+            └► ours ─► past its deadline? ─► dropped: no call, the main app ends it
                        ├► breaker open? ─► news "error, CIRCUIT_OPEN", put off; no retry is used up
                        ├► graded ────► end and charge in the ledger ─► callback
                        └► failed ────► put off (3 times at most, never past the deadline), or given up: dead letter and

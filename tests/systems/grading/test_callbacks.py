@@ -131,9 +131,9 @@ def test_the_relay_goes_by_the_variables_of_the_source() -> None:  # G2
 def test_deadlines_are_swept_as_often_as_the_variable_says() -> None:  # G5
     """The default is a minute, as the source has it. Lost workers are looked for by themselves, as often as ever."""
     assert Settings().timeout_check_interval_ms == 60_000
-    for told in (60_000, 90_000, 200):
-        found = build(Settings.read({"TIMEOUT_CHECK_INTERVAL_MS": str(told)})).app.settings
-        assert found.deadlines_every == timedelta(milliseconds=told)
+    for every in (60_000, 90_000, 200):
+        found = build(Settings.read({"TIMEOUT_CHECK_INTERVAL_MS": str(every)})).app.settings
+        assert found.deadlines_every == timedelta(milliseconds=every)
         assert found.reclaim_every == timedelta(seconds=2)
 
 
@@ -191,6 +191,21 @@ async def test_circuit_open_is_news_and_no_end_and_the_submission_waits_again(gr
     assert waiting.attempt == 0
     await tell(grading, row, "processing")
     assert await tell(grading, row, "completed") is Reply.APPLIED
+
+
+async def test_retries_of_workers_are_a_metric_and_what_the_breaker_holds_is_not(
+    grading: Grading,
+) -> None:  # G3 E62
+    grading.app.metrics  # noqa: B018 - counting begins
+    row = await submit(grading, "writing", text="a")
+    failed = {"code": "PROVIDER_ERROR", "message": "the provider answered 503", "retryInMs": 0}
+    for error in ({"error": failed}, {}, {"error": failed}):  # without: the breaker is open
+        await tell(grading, row, "processing")
+        assert await tell(grading, row, "error", **error) is Reply.APPLIED
+    await tell(grading, row, "completed")
+    text = (await grading.app.metrics.text())[0].decode()
+    assert 'retries_scheduled_total{type="automatic"} 2.0\n' in text
+    assert 'jobs_completed_total{queue="grading",task="grade"} 1.0\n' in text
 
 
 async def test_a_decode_error_marks_the_attempt_and_the_submission_failed(grading: Grading) -> None:  # G4

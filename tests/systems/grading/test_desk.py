@@ -24,7 +24,7 @@ from systems.grading.worker.ledger import Cost, Ended, Ledger, Taken
 SUBMISSION = "01a1e359-297e-75e7-bba9-287684a79c65"
 REQUEST = request_id(SUBMISSION, 1)
 NOW = 1_800_000_000.0
-SECRET = "a secret of these tests and of nobody else"
+SECRET = "a secret of these tests alone"
 
 
 class World:
@@ -37,7 +37,7 @@ class World:
         self.takes: list[float] = []  #: seconds of each call; none are left: no time
         self.raises: Exception | None = None
         self.guard: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
-        self.told: list[dict[str, Any]] = []
+        self.sent: list[dict[str, Any]] = []
         self.letters: list[dict[str, Any]] = []
         self.waits: list[float] = []
 
@@ -58,7 +58,7 @@ class World:
 
     # -- the broker
     def callback(self, body: bytes, headers: dict[str, str], message_id: str) -> None:
-        self.told.append(json.loads(body))
+        self.sent.append(json.loads(body))
 
     def bury(self, body: bytes, message_id: str) -> None:
         self.letters.append(json.loads(body))
@@ -83,7 +83,7 @@ class World:
         return desk.handle(request)
 
     def writing(self, seconds: float) -> Request:
-        """A request whose deadline is in so many seconds."""
+        """A request whose deadline is *seconds* from now."""
         return Request(REQUEST, SUBMISSION, "writing", "It rains.", deadline_at=self._in(seconds))
 
     def speaking(self, seconds: float) -> Request:
@@ -98,7 +98,7 @@ class World:
 
     @property
     def statuses(self) -> list[str]:
-        return [one["status"] for one in self.told]
+        return [one["status"] for one in self.sent]
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -111,13 +111,13 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def test_after_the_deadline_nobody_is_called_charged_or_told(world: World) -> None:  # E15 G3
+def test_after_the_deadline_there_is_no_call_no_charge_and_no_callback(world: World) -> None:  # E15 G3
     request = world.writing(10)
     world.now += 10.001
     assert world.handle(request) == "expired"
-    assert (world.calls, world.told, world.letters, world.waits) == ([], [], [], [])
+    assert (world.calls, world.sent, world.letters, world.waits) == ([], [], [], [])
     assert world.ledger.charges() == {}
-    assert isinstance(world.ledger.take(REQUEST, "another", 5), Taken)  # and nobody holds it
+    assert isinstance(world.ledger.take(REQUEST, "another", 5), Taken)  # and no worker holds it
 
 
 def test_at_the_deadline_is_in_time(world: World) -> None:  # E15
@@ -127,15 +127,13 @@ def test_at_the_deadline_is_in_time(world: World) -> None:  # E15
     assert world.calls == ["grade"]
 
 
-def test_a_call_under_way_at_the_deadline_is_charged_once_and_its_result_told(world: World) -> None:  # E15 G6
+def test_a_call_under_way_at_the_deadline_is_charged_once_and_its_result_sent(world: World) -> None:  # E15 G6
     world.takes = [30]
     request = world.writing(10)
     assert world.handle(request) == "completed"
     assert world.statuses == ["processing", "completed"]
     assert world.ledger.charges() == {REQUEST: Cost(89, 0.0)}
-    assert (
-        world.handle(request) == "repeated"
-    )  # after the deadline its end is told again, and nobody is called
+    assert world.handle(request) == "repeated"  # after the deadline its end is sent again, without a call
     assert world.statuses == ["processing", "completed", "completed"]
     assert world.calls == ["grade"]
     assert world.ledger.charges() == {REQUEST: Cost(89, 0.0)}
@@ -148,7 +146,7 @@ def test_no_second_call_begins_after_the_deadline_and_the_first_is_charged(world
     assert world.calls == ["transcribe"]
     assert world.ledger.charges() == {REQUEST: Cost(0, 0.5)}
     assert world.statuses == ["processing", "failed"]
-    assert world.told[-1]["error"]["code"] == "TIMEOUT"
+    assert world.sent[-1]["error"]["code"] == "TIMEOUT"
     assert world.letters == []
     found = world.ledger.take(REQUEST, "another", 5)
     assert isinstance(found, Ended)
@@ -160,7 +158,7 @@ def test_a_retry_after_beyond_the_deadline_ends_it_at_once(world: World, asked: 
     assert world.handle(world.writing(10)) == "given up"
     assert world.waits == []
     assert world.statuses == ["processing", "failed"]
-    assert world.told[-1]["error"]["code"] == "TIMEOUT"
+    assert world.sent[-1]["error"]["code"] == "TIMEOUT"
     [letter] = world.letters
     assert (letter["failureReason"], letter["attemptsMade"]) == ("TIMEOUT", 1)
     assert letter["lastError"] == "PROVIDER_THROTTLED: the provider asked to wait"
@@ -181,14 +179,14 @@ def held_for(seconds: float) -> Callable[[], AbstractContextManager[Any]]:
     return guard
 
 
-def test_an_open_breaker_calls_nobody_tells_circuit_open_and_uses_no_retry(world: World) -> None:  # G7
+def test_an_open_breaker_makes_no_call_sends_circuit_open_and_uses_no_retry(world: World) -> None:  # G7
     world.guard = held_for(7)
     for _ in range(5):
         assert world.handle(world.writing(60)) == "put off"
         world.now += 8
     assert world.calls == []
     assert world.waits == [7_000] * 5
-    assert {one["error"]["code"] for one in world.told if one["status"] == "error"} == {"CIRCUIT_OPEN"}
+    assert {one["error"]["code"] for one in world.sent if one["status"] == "error"} == {"CIRCUIT_OPEN"}
     found = world.ledger.take(REQUEST, "another", 5)
     assert isinstance(found, Taken)
     assert found.retries == 0

@@ -283,7 +283,7 @@ def test_what_a_red_test_leaves_broken_is_mended_before_the_next(
 ) -> None:
     wire.refuse = True
     grading.kill("celery")
-    os.killpg(grading.running["relay"].pid, signal.SIGKILL)  # it died by itself: nobody has taken note
+    os.killpg(grading.running["relay"].pid, signal.SIGKILL)  # it died by itself, unnoticed
     grading.running["relay"].wait(10)
     grading.fault(hang=True)
     mended = put_right(grading, wire, own_rabbitmq)

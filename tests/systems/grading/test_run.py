@@ -45,7 +45,7 @@ def processes_of(program: str, folder: Path) -> list[int]:
 
 
 def check_commands(exports: str) -> None:
-    """What operators are told to type finds the broker, the database and the ledger."""
+    """The commands that are printed for operators find the broker, the database and the ledger."""
     python = f"{sys.executable} -m holdfast"
     for command, words in (
         ("breakers list --json", '"dependency":"provider"'),

@@ -1,4 +1,4 @@
--- How often nobody was there for a message: counted apart from its tries, which may park it.
+-- How many tries did not reach the target of a message: counted apart from `tries`, which may park it.
 ALTER TABLE holdfast.outbox ADD COLUMN unreached int NOT NULL DEFAULT 0;
 ALTER TABLE holdfast.outbox_sent ADD COLUMN unreached int NOT NULL DEFAULT 0;
 
