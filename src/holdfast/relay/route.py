@@ -221,9 +221,4 @@ class Route:
                 self._store.discard_message(one.message.id, "relay", EXPIRED) for one in batch.expired
             ]
             await asyncio.gather(*given_up)
-            log.warning(
-                "message.expired",
-                target=self.target,
-                messages=len(given_up),
-                hint="their jobs have timed out",
-            )
+            log.info("message.expired", target=self.target, messages=len(given_up))
