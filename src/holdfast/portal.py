@@ -42,6 +42,7 @@ class Portal(Verbs):
         async with self._opening:
             if self._engine is None:
                 engine = self._engine = await self._make_engine()
+                self._opened.append(partial(_close_caller, weakref.ref(engine)))
                 self._opened += [] if engine.broker is None else [engine.broker.close]
                 self._opened.append(engine.store.close)
         return self._engine
@@ -76,7 +77,6 @@ def _end(
 
     async def close() -> None:
         try:
-            await _cancel_others()
             for one in opened:
                 await one()
         finally:
@@ -87,12 +87,11 @@ def _end(
         join(PATIENCE)
 
 
-async def _cancel_others() -> None:
-    """End what still runs in this loop, such as the beat of calls to dependencies."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+async def _close_caller(found: weakref.ref[Engine]) -> None:
+    """End the beat of calls to dependencies. While it runs it keeps the engine; once it has ended the engine may be gone."""
+    engine = found()
+    if engine is not None and engine.caller is not None:
+        await engine.caller.close()
 
 
 class SyncVerbs:

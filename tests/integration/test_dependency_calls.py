@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -189,6 +188,7 @@ def test_nothing_is_left_running_when_the_app_is_closed(store_url: str) -> None:
 
     assert asyncio.run(use()) == set()
     with app.dependency_call("bank"):
-        pass
+        loop = app.portal._loop
+    assert "dependencies" in {task.get_name() for task in asyncio.all_tasks(loop)}
     app.sync.close()
-    gc.collect()  # a task that was destroyed while it ran would be reported here
+    assert asyncio.all_tasks(loop) == set()
