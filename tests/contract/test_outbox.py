@@ -233,11 +233,11 @@ async def test_what_left_while_a_person_parked_it_has_left(world: World) -> None
 
 async def test_a_person_gives_up_what_is_parked_and_nothing_else(world: World) -> None:  # E44
     await publish(world.store, "1", "2")
-    assert not await world.store.discard_message("1", "ann", "it waits")
-    assert not await world.store.discard_message("nobody", "ann", "x")
+    assert not await world.store.discard_messages(["1"], "ann", "it waits")
+    assert not await world.store.discard_messages(["nobody"], "ann", "x")
     await world.store.park_message("1", "no route")
-    assert await world.store.discard_message("1", "ann", "the customer is gone")
-    assert not await world.store.discard_message("1", "ann", "once more")
+    assert await world.store.discard_messages(["1"], "ann", "the customer is gone")
+    assert not await world.store.discard_messages(["1"], "ann", "once more")
     assert await world.store.message("1") is None
     [told] = [event for event in await world.store.events(after=0, limit=10) if event.kind == "discarded"]
     assert (told.job_id, told.meta) == (
@@ -245,16 +245,30 @@ async def test_a_person_gives_up_what_is_parked_and_nothing_else(world: World) -
         {"message": "1", "topic": TOPIC, "error": "no route", "by": "ann", "reason": "the customer is gone"},
     )
     assert await drain(world.store) == ["2"]
-    assert not await world.store.discard_message("2", "ann", "too late")
+    assert not await world.store.discard_messages(["2"], "ann", "too late")
     assert await standing(world.store, "2") is Standing.PUBLISHED
     assert await world.store.lags() == []
+
+
+async def test_several_are_given_up_at_once_with_an_event_each(world: World) -> None:  # E44
+    await publish(world.store, "1", "2", "3", "4")
+    for name in ("1", "2", "4"):
+        await world.store.park_message(name, "no route")
+    given = ["1", "2", "3", "unknown"]
+    assert await world.store.discard_messages(given, "relay", "too late") == 2
+    assert await world.store.discard_messages(given, "relay", "too late") == 0
+    assert await world.store.discard_messages([], "relay", "too late") == 0
+    gone = [event.meta["message"] for event in await world.store.events(after=0, limit=10)]
+    assert sorted(gone) == ["1", "2"]
+    assert await standing(world.store, "4") is Standing.PARKED
+    assert await drain(world.store) == ["3"]
 
 
 async def test_what_is_discarded_lets_up_those_behind_it_also_in_a_strict_topic(world: World) -> None:  # E44
     await publish(world.store, "a1", "a2")
     await world.store.park_message("a1", "no route")
     assert await take(world.store, strict=True) == []
-    assert await world.store.discard_message("a1", "ann", "x")
+    assert await world.store.discard_messages(["a1"], "ann", "x")
     assert names(await take(world.store, strict=True)) == ["a2"]
 
 

@@ -92,9 +92,9 @@ class OutboxStore(Protocol):
     async def park_message(self, message_id: str, reason: str) -> bool:
         """A person takes it out of line; False when it does not wait."""
 
-    async def discard_message(self, message_id: str, by: str, reason: str) -> bool:
-        """A person gives a parked message up: it is gone, and lets up those behind it; an event `discarded` of no job says which
-        it was, whose decision that was, and why. False when it is not parked."""
+    async def discard_messages(self, message_ids: Collection[str], by: str, reason: str) -> int:
+        """Give up those of these that are parked; how many. Each is gone and lets up those behind it; an event `discarded` of no
+        job says which it was, whose decision that was, and why."""
 
     async def lags(self) -> list[Lag]:
         """Of every topic in which anything waits or is parked, by name."""

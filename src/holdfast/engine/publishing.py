@@ -141,7 +141,7 @@ class Publishing:
         """Give a parked message up, for good. `Conflict` when it is not parked."""
         _check_reason("discarded", reason)
         message = await self.message(message_id)
-        if not await self.store.discard_message(message.id, by, reason):
+        if not await self.store.discard_messages([message.id], by, reason):
             message = await self.message(message_id)
             raise Conflict(
                 f"the message {message_id} is {message.standing}; only a parked one can be discarded"

@@ -216,9 +216,6 @@ class Route:
         if failed:
             await self._store.put_off_messages(failed)
         if batch.expired:
-            # One by one, and each an event: a message that was stored and never sent is to be found again.
-            given_up = [
-                self._store.discard_message(one.message.id, "relay", EXPIRED) for one in batch.expired
-            ]
-            await asyncio.gather(*given_up)
-            log.info("message.expired", target=self.target, messages=len(given_up))
+            ids = [one.message.id for one in batch.expired]
+            await self._store.discard_messages(ids, "relay", EXPIRED)
+            log.info("message.expired", target=self.target, messages=len(ids))

@@ -198,7 +198,10 @@ class Outbox(ABC):
         self._settle(kept, Standing.PARKED, reason)
         return True
 
-    async def discard_message(self, message_id: str, by: str, reason: str) -> bool:
+    async def discard_messages(self, message_ids: Collection[str], by: str, reason: str) -> int:
+        return sum([self._discard(message_id, by, reason) for message_id in message_ids])
+
+    def _discard(self, message_id: str, by: str, reason: str) -> bool:
         kept = self._outbox.get(self._outbox_ids.get(message_id, 0))
         if kept is None or kept.message.standing is not Standing.PARKED:
             return False

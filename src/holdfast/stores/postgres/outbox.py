@@ -110,25 +110,29 @@ class Outbox(Doors):
         self._message_bell.ring()  # for those that were behind it
         return bool(parked)
 
-    async def discard_message(self, message_id: str, by: str, reason: str) -> bool:
-        found = False
+    async def discard_messages(self, message_ids: Collection[str], by: str, reason: str) -> int:
+        ids, found = list(message_ids), 0
 
-        async def discard(move: Move) -> bool:
+        async def discard(move: Move) -> int:
             nonlocal found
-            again, db = found, move.connection
-            topic = await db.fetchval("SELECT topic FROM holdfast.outbox WHERE id = $1::text", message_id)
-            if topic is None:
-                return again  # it was there, is gone, and our answer was lost
-            await db.execute("SELECT holdfast.lock_topics(ARRAY[$1::text])", topic)
-            for _, key, error in await move.run("discard_message", message_id):
-                found = True
-                await db.execute("SELECT holdfast.let_up(ARRAY[$1::text], ARRAY[$2::text])", topic, key)
-                await move.record_no_job(Kind.discarded, discarded(message_id, topic, error, by, reason))
-                return True
-            return False
+            db = move.connection
+            topics = await db.fetchval(
+                "SELECT array_agg(DISTINCT topic) FROM holdfast.outbox WHERE id = ANY ($1::text[])", ids
+            )
+            if topics is None:
+                return found  # they were there, are gone, and our answer was lost
+            await db.execute("SELECT holdfast.lock_topics($1::text[])", topics)
+            gone = await move.run("discard_messages", ids)
+            found = found or len(gone)
+            keyed = [row["topic"] for row in gone], [row["key"] for row in gone]
+            await db.execute("SELECT holdfast.let_up($1::text[], $2::text[])", *keyed)
+            for row in gone:
+                meta = discarded(row["id"], row["topic"], row["error"], by, reason)
+                await move.record_no_job(Kind.discarded, meta)
+            return found
 
         answer = await self._write("people", discard)
-        self._message_bell.ring()  # for those that were behind it
+        self._message_bell.ring()  # for those that were behind them
         return answer
 
     # -- looking ----------------------------------------------------------------------------------------------------

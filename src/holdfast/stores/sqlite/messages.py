@@ -121,12 +121,14 @@ def park_message(move: Move, message_id: str, reason: str) -> bool:
     return bool(found)
 
 
-def discard_message(move: Move, message_id: str, by: str, reason: str) -> bool:
-    for topic, key, error in move.run("discard_message", id=message_id).fetchall():
-        _let_up(move, [(topic, key)])
-        move.record_no_job(Kind.discarded, dict(discarded(message_id, topic, error, by, reason)))
-        return True
-    return False
+def discard_messages(move: Move, message_ids: Collection[str], by: str, reason: str) -> int:
+    done = 0
+    for message_id in message_ids:
+        for topic, key, error in move.run("discard_messages", id=message_id).fetchall():
+            _let_up(move, [(topic, key)])
+            move.record_no_job(Kind.discarded, dict(discarded(message_id, topic, error, by, reason)))
+            done += 1
+    return done
 
 
 def replay_messages(move: Move, topic: str, first: int, last: int, limit: int) -> Replayed:

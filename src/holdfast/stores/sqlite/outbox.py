@@ -57,8 +57,8 @@ class Outbox(Doors):
     async def park_message(self, message_id: str, reason: str) -> bool:
         return await self._write_work(lambda move: work.park_message(move, message_id, reason))
 
-    async def discard_message(self, message_id: str, by: str, reason: str) -> bool:
-        return await self._write_work(lambda move: work.discard_message(move, message_id, by, reason))
+    async def discard_messages(self, message_ids: Collection[str], by: str, reason: str) -> int:
+        return await self._write_work(lambda move: work.discard_messages(move, message_ids, by, reason))
 
     async def lags(self) -> list[Lag]:
         return self._peek(work.lags)

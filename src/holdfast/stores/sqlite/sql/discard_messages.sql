@@ -1,2 +1,2 @@
--- discard_message: a parked message is given up, by a person.
+-- discard_messages: a parked message is given up.
 DELETE FROM holdfast_outbox WHERE id = :id AND line = 3 RETURNING topic, key, error
