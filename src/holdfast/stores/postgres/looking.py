@@ -109,8 +109,9 @@ class Looking:
         return set((await self._numbered_lanes()).values())
 
     async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
+        wanted = None if lanes is None else frozenset(lanes)
         known = {
-            n: lane for n, lane in (await self._numbered_lanes()).items() if lanes is None or lane in lanes
+            n: lane for n, lane in (await self._numbered_lanes()).items() if wanted is None or lane in wanted
         }
         depths = dict.fromkeys(known.values(), 0)
         rows = await self._rows(

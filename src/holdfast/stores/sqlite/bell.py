@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.domain.job import Lane
 from holdfast.engine.ports import Clock
+from holdfast.stores.sqlite.crowds import FEW
 from holdfast.stores.sqlite.holding import open_lanes
 from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.move import SQL
@@ -35,6 +36,7 @@ class Bell:
         self._busy_at = self._vain_until = 0.0
         self._asked: Sequence[Lane] | None = None
         self._asked_at, self._sql = 0.0, ""
+        self._many: dict[int, Lane] | None = None  #: the lanes that were asked for, if they are many
 
     def stay_quick(self) -> None:
         """Jobs flow."""
@@ -56,7 +58,16 @@ class Bell:
         """Whether to stop waiting for work: there is some, nothing holds it, and the last claim was not in vain just now."""
         if self._clock.monotonic() < self._vain_until or not self.has_work(lanes):
             return False
-        unheld = open_lanes(self._connection, micros(self._clock.now()), lanes, trial=False)
+        return self._unheld_work(lanes)
+
+    def _unheld_work(self, lanes: Sequence[Lane]) -> bool:
+        now = micros(self._clock.now())
+        if self._many is not None:
+            waiting, all_seen = self._waiting(self._many)
+            return (
+                not all_seen or not waiting or bool(open_lanes(self._connection, now, waiting, trial=False))
+            )
+        unheld = open_lanes(self._connection, now, lanes, trial=False)
         return unheld is lanes or self._look(self._question(unheld))
 
     def has_work(self, lanes: Sequence[Lane]) -> bool:
@@ -64,8 +75,23 @@ class Bell:
         now = self._clock.monotonic()
         if lanes is not self._asked or now > self._asked_at + RENEW_EVERY:
             self._lanes.remember(self._connection)
-            self._asked, self._asked_at, self._sql = lanes, now, self._question(lanes)
+            self._asked, self._asked_at = lanes, now
+            self._many = self._lanes.by_name(lanes) if len(lanes) > FEW else None
+            self._sql = (
+                self._question(lanes)
+                if self._many is None
+                else f"SELECT coalesce((\n{SQL['due']}) <= :now, 0)"
+            )
+        if self._many is not None:
+            waiting, all_seen = self._waiting(self._many)
+            if waiting or not all_seen:
+                return True
         return self._look(self._sql)
+
+    def _waiting(self, lanes: Mapping[int, Lane]) -> tuple[list[Lane], bool]:
+        """Those of very many lanes that have jobs waiting, of the first lines there are; whether these are all lines."""
+        rows = self._connection.execute(SQL["waiting"], {"lane": -1, "prio": 0, "limit": FEW}).fetchall()
+        return [lanes[lane] for lane, _, _ in rows if lane in lanes], len(rows) < FEW
 
     def _look(self, question: str) -> bool:
         found = self._connection.execute(question, {"now": micros(self._clock.now())}).fetchone()

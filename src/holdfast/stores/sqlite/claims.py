@@ -6,14 +6,17 @@ import heapq
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from itertools import groupby
 from typing import Any, NamedTuple
 
+from holdfast.domain import roster
 from holdfast.domain.fairness import UNPLACED, Turns
 from holdfast.domain.job import Claimed, Lane, Lease, Session
 from holdfast.domain.moves import Kind
 from holdfast.engine.lanestore import Cap
 from holdfast.stores.shapes import MOST_PER_EVENT, from_json, to_json
 from holdfast.stores.sqlite import fairness, limits
+from holdfast.stores.sqlite.crowds import Crowd, Crowds
 from holdfast.stores.sqlite.holding import open_lanes
 from holdfast.stores.sqlite.keys import Keys
 from holdfast.stores.sqlite.move import Move
@@ -23,6 +26,8 @@ from holdfast.stores.sqlite.times import maybe_duration
 PROMOTE_FIRST = 1000
 #: How many are looked at behind a head that keys have left unused.
 LOOK_BEHIND = 100
+#: Of many lines a claim looks at no more jobs than this many times as many as it wants, in this many rounds at the most.
+LOOK_WIDE, ROUNDS = 8, 4
 #: After so many claims of fair lanes what is stale of their owners is forgotten.
 FORGET_EVERY = 1000
 
@@ -36,6 +41,7 @@ class Rota:
 
     def __init__(self) -> None:
         self.levels = Turns()
+        self.crowds = Crowds()
         self.claims = 0
 
     def next(self) -> tuple[str, ...]:
@@ -63,10 +69,17 @@ def claim(
 ) -> list[Claimed]:
     if not is_live(move, session):
         return []
-    move.run("promote", now=move.now, limit=PROMOTE_FIRST)
+    promoted = move.run("promote", now=move.now, limit=PROMOTE_FIRST).fetchall()
     limit = limits.room(move, caps, min(limit, MOST_PER_EVENT))
-    lines = _lines(move, open_lanes(move.connection, move.now, lanes, trial)) if limit else []
-    ids = _pick(move, rota, lines, limit) if lines else []
+    if not limit:
+        return []
+    crowd = rota.crowds.find(move, lanes, caps)
+    if crowd is not None:
+        crowd.add(promoted)
+        ids = _pick_from_crowd(move, rota, crowd, limit, trial)
+    else:
+        lines = _lines(move, open_lanes(move.connection, move.now, lanes, trial))
+        ids = _pick(move, rota, lines, limit) if lines else []
     return take(move, session, ids, caps) if ids else []
 
 
@@ -133,6 +146,50 @@ def _pick(move: Move, rota: Rota, lines: Sequence[Line], limit: int) -> list[int
     return picked
 
 
+def _pick_from_crowd(move: Move, rota: Rota, crowd: Crowd, limit: int, trial: bool) -> list[int]:
+    """The same over very many lanes: a few lines in turn, whoever's they are."""
+    levels = rota.next()
+    crowd.look(move)
+    picked: list[int] = []
+    keys = Keys()
+    more: dict[roster.Line, int | None] = {}
+    for _ in range(ROUNDS):
+        chosen = crowd.choose(move, levels, limit - len(picked), trial)
+        if chosen:
+            more |= _pick_lines(move, rota, crowd, chosen, limit, picked, keys)
+        if len(picked) == limit or not (len(crowd.roster) or crowd.walk(move)):
+            break
+    crowd.give_back(move, more)
+    return picked
+
+
+def _pick_lines(
+    move: Move,
+    rota: Rota,
+    crowd: Crowd,
+    chosen: Sequence[roster.Line],
+    limit: int,
+    picked: list[int],
+    keys: Keys,
+) -> dict[roster.Line, int | None]:
+    """Fill *picked* up to *limit* from these lines; return those that may have more, with the next job where it was seen."""
+    wide = min(limit, max(2, LOOK_WIDE * limit // len(chosen)))
+    more: dict[roster.Line, int | None] = {}
+    for prio, together in groupby(chosen, key=lambda line: line.prio):
+        listed = list(together)
+        lines = [Line(one.lane, prio, prio, crowd.lanes[one.lane].fair) for one in listed]
+        for line in lines:
+            if line.fair:
+                fairness.place_line(move, line.lane, prio)
+        heads = _pick_level(move, rota, lines, (prio, prio), limit, picked, keys, wide)
+        taken = set(picked)
+        for one, head in zip(listed, heads, strict=True):
+            left = [number for _, _, number, _ in head if number not in taken]
+            if left or len(head) == wide:
+                more[one] = left[0] if left else None
+    return more
+
+
 def _pick_level(
     move: Move,
     rota: Rota,
@@ -141,27 +198,30 @@ def _pick_level(
     limit: int,
     picked: list[int],
     keys: Keys,
-) -> None:
-    """Fill *picked* up to *limit* from one level: of one key no more than it has slots."""
-    wanted = limit - len(picked)
-    heads = [_head(move, line, level, wanted) for line in lines]
+    wide: int | None = None,
+) -> Sequence[list[Any]]:
+    """Fill *picked* up to *limit* from one level: of one key no more than it has slots. Look at *wide* jobs of each line,
+    or at as many as are wanted; return what was seen of them."""
+    wanted = wide or limit - len(picked)
+    heads = first = [_head(move, line, level, wanted) for line in lines]
     while heads:
         keyed = {number: key for head in heads for _, _, number, key in head if key is not None}
         if keyed:
             keys.look(move, keyed)
         for _, _, number, key in _in_order(lines, heads, rota):
             if len(picked) == limit:
-                return
+                return first
             if key is None or keys.take(number, key):
                 picked.append(number)
         # Only keys can leave a head unused: without any there is nothing to look for behind it.
         lines = [line for line, head in zip(lines, heads, strict=True) if keyed and len(head) == wanted]
         wanted = limit - len(picked)
         if not wanted:
-            return
+            break
         # More than are wanted: whose keys are used up too is learnt only by looking.
         wanted = max(wanted, LOOK_BEHIND)
         heads = [_behind(move, line, level, wanted, picked, keys) for line in lines]
+    return first
 
 
 def _head(move: Move, line: Line, level: tuple[int, int], limit: int) -> list[Any]:

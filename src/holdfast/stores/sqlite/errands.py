@@ -13,7 +13,7 @@ from holdfast.engine.ports import Transaction
 from holdfast.stores.errands import waiting_jobs
 from holdfast.stores.outboxshapes import message_columns
 from holdfast.stores.shapes import to_json
-from holdfast.stores.sqlite.holding import unheld
+from holdfast.stores.sqlite.holding import ANYTHING_HELD, named
 from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.times import micros, moment, span
 
@@ -74,9 +74,10 @@ class SqliteErrands:
 
     async def _held(self, tasks: Collection[str]) -> list[int]:
         """The numbers of their lanes that something holds; on most days nothing is held at all."""
-        rows = await self._transaction.execute(SQL["holding"], micros(await self.now()))
-        if not rows:
+        [(anything,)] = await self._transaction.execute(ANYTHING_HELD)
+        if not anything:
             return []
         found = await self._transaction.execute(_LANES, to_json(list(tasks)))
-        lanes = {Lane._make((*told, bool(fair))): number for number, *told, fair in found}
-        return [lanes[lane] for lane in lanes.keys() - unheld(rows, list(lanes), False)]
+        lanes = [Lane._make((*told, bool(fair))) for _, *told, fair in found]
+        rows = await self._transaction.execute(SQL["holding"], named(lanes), micros(await self.now()), False)
+        return [found[place][0] for (place,) in rows]

@@ -61,6 +61,16 @@ def place_waiting(move: Move, lane: int) -> None:
         _place_line(move, lane, prio)
 
 
+def place_line(move: Move, lane: int, prio: int) -> None:
+    """Give those who came back into this line their passes, if there are any."""
+    [(anybody,)] = move.connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM holdfast_job WHERE phase = 0 AND lane = ? AND prio = ? AND ord >= ?)",
+        (lane, prio, UNPLACED),
+    )
+    if anybody:
+        _place_line(move, lane, prio)
+
+
 def _place_line(move: Move, lane: int, prio: int) -> None:
     rows = move.connection.execute(
         "SELECT id, owner FROM holdfast_job WHERE phase = 0 AND lane = ? AND prio = ? AND ord >= ? ORDER BY ord, id LIMIT ?",

@@ -45,7 +45,7 @@ class Hints(Outbox):
 def _claim_jobs(move: Move, session: Session, hints: list[Hint]) -> list[Claimed]:
     if not is_live(move, session):
         return []
-    move.run("promote", now=move.now, limit=PROMOTE_FIRST)
+    move.run("promote", now=move.now, limit=PROMOTE_FIRST).fetchall()
     rows = move.connection.execute(
         "SELECT j.id, j.lane FROM json_each(?) h JOIN holdfast_job j"
         " ON j.uid = json_extract(h.value, '$[0]') AND j.generation = json_extract(h.value, '$[1]')"

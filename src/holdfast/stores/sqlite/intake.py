@@ -146,7 +146,7 @@ def reject(move: Move, job: NewJob, failure: Failure) -> None:
 
 def promote(move: Move, limit: int) -> timedelta | None:
     """Let what is due into line; how long until the next one is."""
-    move.run("promote", now=move.now, limit=limit)
+    move.run("promote", now=move.now, limit=limit).fetchall()
     return next_due(move)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
 
 from holdfast.domain.job import Lane
 
@@ -14,11 +15,16 @@ class LaneNumbers:
     def __init__(self) -> None:
         self._numbers: dict[Lane, int] = {}
         self._lanes: dict[int, Lane] = {}
+        self._newest = 0  #: the highest number that is remembered
         self.missed = False  #: a job was put into a lane that is not remembered
 
     def numbers(self, lanes: Iterable[Lane]) -> list[int]:
         """The numbers of those that are remembered."""
         return [self._numbers[lane] for lane in lanes if lane in self._numbers]
+
+    def by_name(self, lanes: Iterable[Lane]) -> dict[int, Lane]:
+        """Return those of *lanes* that are remembered, by number."""
+        return {self._numbers[lane]: lane for lane in lanes if lane in self._numbers}
 
     def number(self, connection: sqlite3.Connection, lane: Lane) -> int:
         """The number of *lane*, made if need be. Not remembered before it is committed: the insert may be undone."""
@@ -37,31 +43,40 @@ class LaneNumbers:
             ).fetchone()
         return int(row[0])
 
-    def by_number(self, connection: sqlite3.Connection) -> dict[int, Lane]:
-        """All lanes. What is seen inside a transaction is not remembered: undone, its numbers are given to others."""
-        [(count,)] = connection.execute("SELECT count(*) FROM holdfast_lane")
-        if count == len(self._lanes):
-            return self._lanes
-        lanes = {
-            number: Lane(queue, task, dependency, shard, bool(fair))
-            for number, queue, task, dependency, shard, fair in connection.execute(
-                "SELECT id, queue, task, dependency, shard, fair FROM holdfast_lane"
-            )
-        }
-        if not connection.in_transaction:
-            self._numbers, self._lanes = _turned(lanes), lanes  # in this order: see `existing`
-        return lanes
+    def newest(self, connection: sqlite3.Connection) -> int:
+        """Return the highest number of a lane: numbers only grow, so nothing is new while it stays the same."""
+        [(newest,)] = connection.execute("SELECT max(id) FROM holdfast_lane")
+        return newest or 0
 
-    def existing(self, seen: dict[int, Lane], lanes: Iterable[Lane]) -> dict[int, Lane]:
+    def by_number(self, connection: sqlite3.Connection) -> Mapping[int, Lane]:
+        """All lanes. What is seen inside a transaction is not remembered: undone, its numbers are given to others."""
+        newest = self.newest(connection)
+        if newest == self._newest:
+            return self._lanes
+        if newest < self._newest:  # another file is in its place
+            self._numbers, self._lanes, self._newest = {}, {}, 0
+        rows = connection.execute(
+            "SELECT id, queue, task, dependency, shard, fair FROM holdfast_lane WHERE id > ?", (self._newest,)
+        )
+        found = {
+            number: Lane(queue, task, dependency, shard, bool(fair))
+            for number, queue, task, dependency, shard, fair in rows
+        }
+        if connection.in_transaction:
+            return ChainMap(found, self._lanes)
+        self._numbers.update((lane, number) for number, lane in found.items())
+        self._lanes.update(found)
+        self._newest = newest  # last: a thread that looks meanwhile reads the same rows again
+        return self._lanes
+
+    def existing(self, seen: Mapping[int, Lane], lanes: Iterable[Lane]) -> dict[int, Lane]:
         """Those of *lanes* that are among the *seen*, by number, in this order: a worker serves many that never were made."""
-        numbers = self._numbers if seen is self._lanes else _turned(seen)
+        numbers: Mapping[Lane, int] = self._numbers
+        if isinstance(seen, ChainMap):
+            numbers = ChainMap({lane: number for number, lane in seen.maps[0].items()}, self._numbers)
         return {numbers[lane]: lane for lane in lanes if lane in numbers}
 
     def remember(self, connection: sqlite3.Connection) -> None:
         """Call on a connection outside of transactions: what it sees is committed."""
         self.missed = False
         self.by_number(connection)
-
-
-def _turned(lanes: dict[int, Lane]) -> dict[Lane, int]:
-    return {lane: number for number, lane in lanes.items()}

@@ -113,7 +113,8 @@ class Looking:
         return set(self._numbered_lanes().values())
 
     async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
-        known = {n: lane for n, lane in self._numbered_lanes().items() if lanes is None or lane in lanes}
+        wanted = None if lanes is None else frozenset(lanes)
+        known = {n: lane for n, lane in self._numbered_lanes().items() if wanted is None or lane in wanted}
         depths, listed = dict.fromkeys(known.values(), 0), ", ".join(map(str, known))
         for phase in (IN_LINE, DEFERRED):  # by name, so that each count walks the index of its phase
             for number, count in self._rows(

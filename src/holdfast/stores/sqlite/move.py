@@ -8,7 +8,7 @@ before the commit, so that they happen with the move or not at all.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -75,7 +75,7 @@ class Move:
         return self._clock.boot_id()
 
     @cached_property
-    def lane_of(self) -> dict[int, Lane]:
+    def lane_of(self) -> Mapping[int, Lane]:
         """All lanes by their numbers, as this move found them."""
         return self.lanes.by_number(self.connection)
 

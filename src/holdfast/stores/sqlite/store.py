@@ -381,7 +381,14 @@ class SqliteStore(Looking, Hints):
         await self._write(lambda move: holding.hold(move, scope, cause, span, reason, by))
 
     async def resume(self, scope: Scope, cause: Cause, *, by: str) -> bool:
-        return await self._write_work(lambda move: holding.resume(move, scope, cause, by))
+        ended = await self._write_work(lambda move: holding.resume(move, scope, cause, by))
+        await self._wake_crowds()
+        return ended
+
+    async def _wake_crowds(self) -> None:
+        """Let the claims of this process look again at what was held. In a write, where claims are made."""
+        if self._rota.crowds:
+            await self._write(lambda _: self._rota.crowds.wake())
 
     async def holds(self) -> list[Held]:
         return self._peek(holding.holds)
@@ -403,9 +410,12 @@ class SqliteStore(Looking, Hints):
         kind: Kind | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> bool:
-        return await self._write_work(
+        swapped = await self._write_work(
             lambda move: dependencies.swap_breaker(move, dependency, breaker, holds, kind, meta)
         )
+        if swapped and not holds:
+            await self._wake_crowds()
+        return swapped
 
     async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[Refusal | None]:
         return await self._write(lambda move: limits.charge(move, charges))

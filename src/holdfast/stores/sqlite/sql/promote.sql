@@ -12,3 +12,4 @@ UPDATE holdfast_job SET phase = 0, ord = run_at
                                  AND run_at <= CASE WHEN EXISTS (SELECT 1 FROM holdfast_hold WHERE kind = 'duty' AND name IN ('delayed', 'retries')
                                                                     AND (until IS NULL OR until > :now)) THEN -1 ELSE :now END
                                ORDER BY run_at LIMIT :limit))
+RETURNING lane, prio, owner
