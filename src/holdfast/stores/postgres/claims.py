@@ -17,15 +17,18 @@ import asyncpg
 
 from holdfast.domain.fairness import UNPLACED, Turns, level_of
 from holdfast.domain.job import Claimed, JobId, Lane, Lease, Session
+from holdfast.domain.roster import Line
 from holdfast.engine.lanestore import Cap
 from holdfast.engine.ports import Clock
 from holdfast.stores.postgres import limits
+from holdfast.stores.postgres.crowds import Crowds
 from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.shapes import MOST_PER_EVENT
 
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
 _START, _END = (-(2**62), _FIRST_ID), 2**62
+_NOWHERE: Mapping[int, tuple[int, Any]] = {}
 #: A full look is repeated after this many times its own duration, and not before a second has passed: so long may a
 #: priority that nobody used before stay unknown to a worker.
 _PATIENCE, _AT_LEAST = 20, 1.0
@@ -41,6 +44,7 @@ class Wanted(NamedTuple):
     limit: int
     caps: Sequence[Cap] = ()
     trial: bool = False
+    lines: Sequence[Line] = ()  #: of very many lanes: only from these lines
 
 
 class Claims:
@@ -49,13 +53,20 @@ class Claims:
     def __init__(self, lanes: LaneNumbers, clock: Clock) -> None:
         self._lanes, self._clock = lanes, clock
         self._cursors = Cursors(clock)
+        self.crowds = Crowds(lanes, clock)
         self._look_at: dict[Lane, float] = {}  #: by the first lane of those that are claimed from together
 
     def share(self, priorities: Mapping[str, int]) -> None:
         self._cursors.turns.weights = dict(priorities)
 
+    @property
+    def weights(self) -> Mapping[str, int]:
+        """Of the levels of priority."""
+        return self._cursors.turns.weights
+
     async def claim(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
-        await self._look(connection, wanted.lanes)
+        if not wanted.lines:
+            await self._look(connection, wanted.lanes)
         if not wanted.caps:
             return await self._claim(connection, wanted)
         try:
@@ -74,9 +85,12 @@ class Claims:
         return claimed
 
     async def _claim(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
-        numbers = self._lanes.known(wanted.lanes)
-        rows = await self._take(connection, wanted, numbers) or await self._take_anew(connection, wanted)
-        lane_of = await self._lanes.by_number(connection, numbers)
+        if wanted.lines:
+            rows = await self._take_from_lines(connection, wanted)
+        else:
+            numbers = self._lanes.known(wanted.lanes)
+            rows = await self._take(connection, wanted, numbers) or await self._take_anew(connection, wanted)
+        lane_of = await self._lanes.by_number(connection, (row["lane"] for row in rows))
         return [claimed(row, lane_of) for row in rows]
 
     async def _take(
@@ -91,6 +105,26 @@ class Claims:
             *self._cursors.probes(numbers, fair),
             min(wanted.limit, MOST_PER_EVENT),
             wanted.trial,
+            min(wanted.limit, MOST_PER_EVENT),
+        )
+        self._cursors.saw(rows)
+        return rows
+
+    async def _take_from_lines(
+        self, connection: asyncpg.Connection[Any], wanted: Wanted
+    ) -> list[asyncpg.Record]:
+        """From each of these lines its share: what is missing then, the next round takes from others."""
+        limit, lanes = min(wanted.limit, MOST_PER_EVENT), await self._lanes.by_number(connection, ())
+        rows: list[asyncpg.Record] = await connection.fetch(
+            SQL["claim"],
+            wanted.session.id,
+            *self._cursors.probes_of(
+                [(line.lane, line.prio) for line in wanted.lines],
+                {line.lane for line in wanted.lines if lanes[line.lane].fair},
+            ),
+            limit,
+            wanted.trial,
+            -(-limit // len(wanted.lines)),
         )
         self._cursors.saw(rows)
         return rows
@@ -100,7 +134,7 @@ class Claims:
         lanes = wanted.lanes
         before = self._lanes.known(lanes)
         if len(before) < len(lanes):
-            await self._lanes.remember(connection)
+            await self._lanes.find(connection, lanes)
         numbers = self._lanes.known(lanes)
         if self._cursors.are_full(numbers) and len(numbers) == len(before):
             return []
@@ -114,7 +148,7 @@ class Claims:
             return False
         began = self._clock.monotonic()
         if len(self._lanes.known(lanes)) < len(lanes):
-            await self._lanes.remember(connection)
+            await self._lanes.find(connection, lanes)
         lines = await connection.fetch(SQL["lines"], self._lanes.known(lanes))
         self._cursors.know(lines)
         now = self._clock.monotonic()
@@ -137,8 +171,8 @@ def claimed(row: asyncpg.Record, lane_of: Mapping[int, Lane]) -> Claimed:
 class Cursors:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._from: dict[tuple[int, int], tuple[int, Any]] = {}
-        self._next: dict[tuple[int, int], tuple[float, int]] = {}  #: of fair lines: since when, and where
+        self._from: dict[int, dict[int, tuple[int, Any]]] = {}  #: by lane and priority
+        self._next: dict[int, dict[int, tuple[float, int]]] = {}  #: of fair lines: since when, and where
         self.turns = Turns()
         self._levels = self.turns.next()
         self._prios: dict[int, set[int]] = {}
@@ -161,13 +195,28 @@ class Cursors:
         turned = [lanes[(place + self._turn) % len(lanes)] for place in range(len(lanes))]
         pairs = [(prio, lane) for lane in turned for prio in self._prios.get(lane, {0})]
         pairs.sort(key=lambda pair: (self._levels.index(level_of(-pair[0])), pair[0]))
-        starts = [self._from.get((lane, prio), _START) for prio, lane in pairs]
+        return self._starts([(lane, prio) for prio, lane in pairs], fair)
+
+    def probes_of(
+        self, lines: Sequence[tuple[int, int]], fair: Collection[int]
+    ) -> tuple[list[int], list[int], list[int], list[Any], list[int]]:
+        """The same for these (lane, prio), in this order."""
+        self._began = self._clock.monotonic()
+        lanes = {lane for lane, _ in lines}
+        self.restart({lane for lane in lanes if self._began >= self._full_at.get(lane, 0.0)})
+        self._full = self._from_the_beginning(list(lanes))
+        return self._starts(lines, fair)
+
+    def _starts(
+        self, lines: Sequence[tuple[int, int]], fair: Collection[int]
+    ) -> tuple[list[int], list[int], list[int], list[Any], list[int]]:
+        starts = [self._from.get(lane, _NOWHERE).get(prio, _START) for lane, prio in lines]
         return (
-            [lane for _, lane in pairs],
-            [prio for prio, _ in pairs],
+            [lane for lane, _ in lines],
+            [prio for _, prio in lines],
             [s[0] for s in starts],
             [s[1] for s in starts],
-            [UNPLACED if lane in fair else _END for _, lane in pairs],
+            [UNPLACED if lane in fair else _END for lane, _ in lines],
         )
 
     def are_full(self, lanes: Sequence[int]) -> bool:
@@ -175,8 +224,7 @@ class Cursors:
         return len(self._from_the_beginning(lanes)) == len(lanes)
 
     def _from_the_beginning(self, lanes: Sequence[int]) -> list[int]:
-        further = {lane for lane, _ in self._from}
-        return [lane for lane in lanes if lane not in further]
+        return [lane for lane in lanes if lane not in self._from]
 
     def saw(self, rows: Sequence[Any]) -> None:
         """Remember where the claimed jobs stood."""
@@ -193,21 +241,23 @@ class Cursors:
                 if row["ord"] < UNPLACED:
                     self._follow(line, row["ord"], now)
                 else:
-                    self._from[line] = row["ord"], row["job_id"]
+                    self._from.setdefault(line[0], {})[line[1]] = row["ord"], row["job_id"]
 
     def _follow(self, line: tuple[int, int], head: int, now: float) -> None:
-        since, place = self._next.setdefault(line, (now, head))
+        lane, prio = line
+        following = self._next.setdefault(lane, {})
+        since, place = following.setdefault(prio, (now, head))
         if head < place:
-            self._next[line] = now, head
+            following[prio] = now, head
         elif now >= since + _BEHIND:
             # Without the id: those who share a place came in any order.
-            self._from[line], self._next[line] = (place, _FIRST_ID), (now, head)
+            self._from.setdefault(lane, {})[prio], following[prio] = (place, _FIRST_ID), (now, head)
 
     def restart(self, lanes: Collection[int]) -> None:
         """At the beginning of the lines of these lanes; others stay where they are."""
-        if lanes:
-            self._from = {line: at for line, at in self._from.items() if line[0] not in lanes}
-            self._next = {line: at for line, at in self._next.items() if line[0] not in lanes}
+        for lane in lanes:
+            self._from.pop(lane, None)
+            self._next.pop(lane, None)
 
     def know(self, lines: Sequence[Any]) -> None:
         """Learn which (lane, prio) have somebody."""

@@ -20,6 +20,8 @@ from holdfast.stores.postgres.plans import SQL
 
 #: How many of a line are placed by one statement: it should take less than the cursors of fair lines stay behind (`claims`).
 BATCH = 1000
+#: How many lines one statement looks at: it takes a lock for each that has newcomers.
+MOST_LINES = 100
 #: A claimer places newcomers so often, or after so many times as long as it took to find none (`_PATIENCE`); in between it
 #: claims from those who are placed.
 _EVERY = 0.05
@@ -53,13 +55,16 @@ class Stager:
     async def after_enqueue(self, connection: asyncpg.Connection[Any], batches: Iterable[Batch]) -> None:
         """Place what we have just enqueued; whoever waits may be claimed as soon as we are done."""
         fair = [batch for batch in batches if batch.spec.lane.fair]
-        lines = {
-            (await self._lanes.number(connection, batch.spec.lane), -batch.spec.priority) for batch in fair
-        }
-        self._lines |= lines
+        numbers = await self._lanes.make(connection, (batch.spec.lane for batch in fair))
+        lines = {(numbers[batch.spec.lane], -batch.spec.priority) for batch in fair}
+        self._know(lines)
         short = sum(map(len, fair)) <= _ROUNDS * BATCH
         while await self._stage(connection, lines, lately=short) >= BATCH:
             pass
+
+    async def place(self, connection: asyncpg.Connection[Any], lines: Collection[tuple[int, int]]) -> None:
+        """Place newcomers of these lines, which a claim is about to look at."""
+        await self._stage(connection, lines, lately=False)
 
     async def before_claim(self, connection: asyncpg.Connection[Any], lanes: Collection[Lane]) -> None:
         """Place newcomers of these lanes, unless that was done just now."""
@@ -88,14 +93,20 @@ class Stager:
     async def all(self, connection: asyncpg.Connection[Any], rounds: int = _ROUNDS) -> int:
         """Place everybody, in any fair lane; how many there were."""
         began = self._clock.monotonic()
-        self._lines |= {(lane, prio) for lane, prio in await connection.fetch(SQL["fair_lines"])}
+        rows = await connection.fetch(SQL["fair_lines"], UNPLACED)
+        self._know({(lane, prio) for lane, prio, _ in rows})
+        waiting = {(lane, prio) for lane, prio, newcomers in rows if newcomers}
         staged, moved = 0, BATCH
         while moved >= BATCH and rounds > 0:
-            moved = await self._stage(connection, self._lines, lately=False)
+            moved = await self._stage(connection, waiting, lately=False)
             staged, rounds = staged + moved, rounds - 1
         now = self._clock.monotonic()
         self._look_at = now + max(_AT_LEAST, _PATIENCE * (now - began))
         return staged
+
+    def _know(self, lines: Collection[tuple[int, int]]) -> None:
+        """Look at these lines before claims. Where lanes are very many, a claim places those it looks at: see `place`."""
+        self._lines = self._lines.union(lines) if len(self._lines) + len(lines) <= MOST_LINES else set()
 
     async def _stage(
         self, connection: asyncpg.Connection[Any], lines: Collection[tuple[int, int]], *, lately: bool
@@ -104,16 +115,18 @@ class Stager:
         self._stage_at = began + _EVERY  # now, so that claims beside this one do not do the same
         if not lines:
             return 0
-        ordered = sorted(lines)
-        staged: int = await connection.fetchval(
-            SQL["stage"],
-            [lane for lane, _ in ordered],
-            [prio for _, prio in ordered],
-            _LATELY if lately else None,
-            BATCH,
-            UNPLACED,
-            STRIDE,
-        )
+        ordered, staged = sorted(lines), 0
+        for first in range(0, len(ordered), MOST_LINES):
+            some = ordered[first : first + MOST_LINES]
+            staged += await connection.fetchval(
+                SQL["stage"],
+                [lane for lane, _ in some],
+                [prio for _, prio in some],
+                _LATELY if lately else None,
+                BATCH,
+                UNPLACED,
+                STRIDE,
+            )
         if not staged:
             now = self._clock.monotonic()
             self._stage_at = now + max(_EVERY, _PATIENCE * (now - began))

@@ -19,7 +19,12 @@ async def enqueue_plain(move: Move, batches: Sequence[Batch]) -> Sequence[Enqueu
     """The quick way for plain jobs; raises `UniqueViolationError`, nothing done, where one was sent before."""
     connection = move.connection
     parts = [part for batch in batches for part in batch.parts(MOST_PER_EVENT)]
-    statements = [plans.plain(part, await move.lanes.number(connection, part.spec.lane)) for part in parts]
+    if len(parts) == 1:
+        lane = await move.lanes.number(connection, parts[0].spec.lane)
+        statements = [plans.plain(parts[0], lane)]
+    else:
+        lanes = await move.lanes.make(connection, (part.spec.lane for part in parts))
+        statements = [plans.plain_lanes(group, lanes) for group in plans.together(parts)]
     async with connection.transaction() if len(statements) > 1 else nullcontext():
         for name, parameters in statements:
             await move.run(name, *parameters)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import asyncpg
 
 from holdfast.domain.job import Lane
+from holdfast.stores.postgres.plans import LANE_NUMBERS
+
+_ALL = "SELECT id, queue, task, dependency, shard, fair FROM holdfast.lane"
 
 
 class LaneNumbers:
@@ -26,6 +29,19 @@ class LaneNumbers:
             self.numbers[lane], self._lanes[number] = number, lane
         return number
 
+    async def make(self, connection: asyncpg.Connection[Any], lanes: Iterable[Lane]) -> dict[Lane, int]:
+        """Return the numbers of these lanes, made if need be: one statement, however many are new."""
+        new = list(self.strange(lanes))
+        if not new:
+            return self.numbers
+        columns = [list(column) for column in zip(*new, strict=True)]
+        made = await connection.fetchval(LANE_NUMBERS, *columns)
+        found = dict(zip(new, made, strict=True))
+        if connection.is_in_transaction():
+            return self.numbers | found
+        self._learn(found)
+        return self.numbers
+
     def strange(self, lanes: Iterable[Lane]) -> set[Lane]:
         """Those that are not remembered."""
         return {lane for lane in lanes if lane not in self.numbers}
@@ -34,13 +50,35 @@ class LaneNumbers:
         """The numbers of those that were there when we last looked."""
         return [self.numbers[lane] for lane in lanes if lane in self.numbers]
 
+    async def find(self, connection: asyncpg.Connection[Any], lanes: Iterable[Lane]) -> None:
+        """Look for those of *lanes* that are not remembered: they may exist by now."""
+        new = list(self.strange(lanes))
+        if new:
+            columns = [list(column) for column in zip(*new, strict=True)]
+            rows = await connection.fetch(
+                """SELECT l.id, w.place FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[])
+                          WITH ORDINALITY AS w(queue, task, dependency, shard, fair, place)
+                     CROSS JOIN LATERAL (SELECT x.id FROM holdfast.lane x WHERE x.queue = w.queue AND x.task = w.task
+                                AND x.dependency = w.dependency AND x.shard = w.shard AND x.fair = w.fair OFFSET 0) l""",
+                *columns,
+            )
+            self._learn({new[row["place"] - 1]: row["id"] for row in rows})
+
     async def by_number(self, connection: asyncpg.Connection[Any], numbers: Iterable[int]) -> dict[int, Lane]:
-        """All lanes by number, these *numbers* among them."""
-        if any(number not in self._lanes for number in numbers):
-            await self.remember(connection)
+        """Lanes by number, these *numbers* among them."""
+        new = {number for number in numbers if number not in self._lanes}
+        if new:
+            rows = await connection.fetch(f"{_ALL} WHERE id = ANY ($1::int[])", list(new))
+            self.learn(rows)
         return self._lanes
 
     async def remember(self, connection: asyncpg.Connection[Any]) -> None:
-        rows = await connection.fetch("SELECT id, queue, task, dependency, shard, fair FROM holdfast.lane")
-        self._lanes = {row["id"]: Lane(*row[1:]) for row in rows}
-        self.numbers = {lane: number for number, lane in self._lanes.items()}
+        self.learn(await connection.fetch(_ALL))
+
+    def learn(self, rows: Iterable[asyncpg.Record]) -> None:
+        """Remember these lanes, which are committed: (number, queue, task, dependency, shard, fair)."""
+        self._learn({Lane(*row[1:]): row[0] for row in rows})
+
+    def _learn(self, numbers: Mapping[Lane, int]) -> None:
+        self.numbers.update(numbers)
+        self._lanes.update((number, lane) for lane, number in numbers.items())

@@ -33,6 +33,7 @@ from holdfast.stores.postgres.census import census
 from holdfast.stores.postgres.event_numbers import OFFSET
 from holdfast.stores.postgres.finding import Finder, PostgresCondition
 from holdfast.stores.postgres.ids import is_uuid
+from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.move import NO_JOB
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.runner import Runner
@@ -50,6 +51,7 @@ class Looking:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
+        self._lanes = LaneNumbers()
 
     async def _look(self, look: Callable[[asyncpg.Connection[Any]], Awaitable[T]]) -> T:
         return await self._runner.run("read", look)
@@ -125,6 +127,7 @@ class Looking:
 
     async def _numbered_lanes(self) -> dict[int, Lane]:
         rows = await self._rows("SELECT id, queue, task, dependency, shard, fair FROM holdfast.lane")
+        self._lanes.learn(rows)
         return {number: Lane(*lane) for number, *lane in rows}
 
     async def workers(self) -> list[WorkerRow]:

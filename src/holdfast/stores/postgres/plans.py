@@ -7,6 +7,7 @@ own connection; `callers` drives it on a connection of the caller's, sync or asy
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from holdfast.domain.job import Batch, Enqueued, JobId, JobSpec, Lane, NewJob
@@ -18,6 +19,8 @@ SQL = load_sql("holdfast.stores.postgres")
 
 #: Made if need be: whoever wants the same new lane then waits for the end of this transaction.
 LANE_NUMBER = "SELECT holdfast.lane_number($1::text, $2::text, $3::text, $4::text, $5::boolean)"
+#: The same for many lanes at once.
+LANE_NUMBERS = "SELECT holdfast.lane_numbers($1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[])"
 
 Row = Sequence[Any]
 Plan = Generator[tuple[str, tuple[Any, ...]], Sequence[Row], list[Enqueued]]
@@ -34,6 +37,37 @@ def plain(batch: Batch, lane: int) -> tuple[str, tuple[Any, ...]]:
     if spec.delay or spec.run_at is not None:
         return "enqueue_again", (*parameters(batch, lane), *_later(spec))
     return "enqueue", parameters(batch, lane)
+
+
+def together(batches: Sequence[Batch]) -> list[list[Batch]]:
+    """Group neighbours that one statement can enqueue: plain jobs due at once that differ in nothing but their lanes."""
+    groups: list[list[Batch]] = []
+    jobs = 0
+    for batch in batches:
+        jobs += len(batch)
+        if not groups or jobs > MOST_PER_EVENT or not _alike(groups[-1][0].spec, batch.spec):
+            groups.append([])
+            jobs = len(batch)
+        groups[-1].append(batch)
+    return groups
+
+
+def _alike(first: JobSpec, spec: JobSpec) -> bool:
+    return not (spec.delay or spec.run_at is not None) and replace(spec, lane=first.lane) == first
+
+
+def plain_lanes(batches: Sequence[Batch], lanes: Mapping[Lane, int]) -> tuple[str, tuple[Any, ...]]:
+    """The one statement for batches that differ in nothing but their lanes, in the order of these: see `arrived`."""
+    if len(batches) == 1:
+        return plain(batches[0], lanes[batches[0].spec.lane])
+    jobs = sorted(
+        (lanes[batch.spec.lane], job_id, payload)
+        for batch in batches
+        for job_id, payload in zip(batch.ids, batch.payloads, strict=True)
+    )
+    ids, payloads = [job_id for _, job_id, _ in jobs], [payload for _, _, payload in jobs]
+    shared = parameters(Batch(ids, payloads, batches[0].spec), 0)
+    return "enqueue_lanes", (*shared[:2], [lane for lane, _, _ in jobs], *shared[3:])
 
 
 def parameters(batch: Batch, lane: int) -> tuple[Any, ...]:

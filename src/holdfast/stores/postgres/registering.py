@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.job import Lane
-from holdfast.stores.postgres.plans import LANE_NUMBER
+from holdfast.stores.postgres.plans import LANE_NUMBER, LANE_NUMBERS
 
 #: Somebody else may be making the same lane in a long transaction: we would rather make it in the caller's, then.
 _PATIENCE = "SET LOCAL lock_timeout = '1s'"
@@ -22,7 +22,9 @@ async def register(connection: asyncpg.Connection[Any], lanes: Collection[Lane])
     """The numbers of these lanes, made if need be; committed when this returns."""
     async with connection.transaction():
         await connection.execute(_PATIENCE)
-        return {lane: await connection.fetchval(LANE_NUMBER, *lane) for lane in sorted(lanes)}
+        ordered = sorted(lanes)
+        columns = [list(column) for column in zip(*ordered, strict=True)]
+        return dict(zip(ordered, await connection.fetchval(LANE_NUMBERS, *columns), strict=True))
 
 
 def register_sync(url: str, lanes: Collection[Lane]) -> dict[Lane, int]:

@@ -45,6 +45,7 @@ from holdfast.stores.postgres import (
     settling,
 )
 from holdfast.stores.postgres.claims import Claims, Wanted
+from holdfast.stores.postgres.crowds import ROUNDS, Crowd
 from holdfast.stores.postgres.event_numbers import keep_growing
 from holdfast.stores.postgres.heart import PostgresHeart
 from holdfast.stores.postgres.hints import Hints
@@ -229,6 +230,9 @@ class PostgresStore(Hints):
         if self._bell.keys_wait:  # a caller's own transaction has enqueued jobs with keys: let in who may go
             self._bell.keys_wait = False
             await connection.fetch(SQL["grant"], None)
+        crowd = await self._claims.crowds.find(connection, wanted.lanes, wanted.caps)
+        if crowd is not None:
+            return await self._claim_from(crowd, connection, wanted)
         rings = self._bell.rings
         # Nobody has told of anything since a claim came back empty: most likely there is nothing, which is quickly seen.
         if rings == self._rings_when_empty and not await self._claims.has_somebody(connection, wanted.lanes):
@@ -239,6 +243,25 @@ class PostgresStore(Hints):
             claimed = await self._claim_once(connection, wanted)
         self._rings_when_empty = None if claimed else rings
         return claimed
+
+    async def _claim_from(
+        self, crowd: Crowd, connection: asyncpg.Connection[Any], wanted: Wanted
+    ) -> list[Claimed]:
+        """Claim over very many lanes: from a few lines in turn, whoever's they are."""
+        await crowd.look(connection)
+        found: list[Claimed] = []
+        for _ in range(ROUNDS):
+            left = wanted.limit - len(found)
+            lines = crowd.choose(self._claims.weights, left)
+            if lines:
+                fair = {(line.lane, line.prio) for line in lines if crowd.lanes[line.lane].fair}
+                await self._stager.place(connection, fair)
+                claimed = await self._claim_once(connection, wanted._replace(limit=left, lines=lines))
+                await crowd.give_back(connection, lines, claimed)
+                found += claimed
+            if len(found) >= wanted.limit or not (len(crowd.roster) or await crowd.walk(connection)):
+                break
+        return found
 
     async def _claim_once(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
         if not any(Kind.processing in kinds for kinds, _ in self.hooks):

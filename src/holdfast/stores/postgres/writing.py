@@ -17,7 +17,6 @@ from holdfast.engine.ports import Clock, Hook, Transaction
 from holdfast.errors import LeaseLost
 from holdfast.stores.postgres import settling
 from holdfast.stores.postgres.bell import Bell
-from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.lines import Lines
 from holdfast.stores.postgres.looking import Looking
 from holdfast.stores.postgres.move import Move
@@ -31,7 +30,6 @@ class Writing(Looking):
         super().__init__(Runner(lines, clock))
         self.hooks: list[tuple[frozenset[Kind], Hook]] = []
         self._lines, self._clock = lines, clock
-        self._lanes = LaneNumbers()
         self._bell = Bell(lines, clock)
         self._first_token: UUID | None = None  #: drawn by the server; the next ones are counted from it
         self._calls = count()

@@ -2,7 +2,7 @@
 -- One probe per (lane, prio) in the order of preference; the lateral scans stop as soon as the outer LIMIT is full.
 -- The equality on lane and prio makes (ord, id) > cursor an index boundary: dead rows before it are never visited.
 -- Held lanes are left out. Most days nothing is held: then that costs a look at two tables.
--- $1 session, $2 lanes, $3 prios, $4 cursor ords, $5 cursor ids, $6 ends of the lines, $7 limit, $8 trial: breakers are passed
+-- $1 session, $2 lanes, $3 prios, $4 cursor ords, $5 cursor ids, $6 ends of the lines, $7 limit, $8 trial: breakers are passed, $9 how many of one line
 WITH s AS MATERIALIZED (
     SELECT id FROM holdfast.session WHERE id = $1::bigint AND expires_at > holdfast.clock()
 ), pick AS MATERIALIZED (
@@ -11,7 +11,7 @@ WITH s AS MATERIALIZED (
      CROSS JOIN LATERAL (
         SELECT x.ctid AS t FROM holdfast.ready x
          WHERE x.lane = p.lane AND x.prio = p.prio AND (x.ord, x.id) > (p.c_ord, p.c_id) AND x.ord < p.c_end
-         ORDER BY x.ord, x.id LIMIT $7::int
+         ORDER BY x.ord, x.id LIMIT $9::int
            FOR UPDATE SKIP LOCKED
      ) r
      WHERE p.lane <> ALL ((SELECT CASE WHEN EXISTS (SELECT FROM holdfast.hold) OR EXISTS (SELECT FROM holdfast.breaker WHERE holding)

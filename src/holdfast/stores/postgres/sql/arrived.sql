@@ -1,0 +1,21 @@
+-- Which lines new jobs entered, by the events that tell of them. The jobs of one event share a line, unless its first and last
+-- differ. The first row has the number of the last event only. $1 the last event that was looked at, $2 limit
+WITH x AS MATERIALIZED (
+    SELECT seq, kind, CASE kind WHEN 1 THEN job_ids END AS job_ids FROM holdfast.event WHERE seq > $1::bigint ORDER BY seq LIMIT $2::int
+), e AS MATERIALIZED (
+    SELECT seq, job_ids FROM x WHERE kind = 1
+), ends AS MATERIALIZED (
+    SELECT e.seq, e.job_ids, a.lane, a.prio, a.owner, (a.lane, a.prio) IS DISTINCT FROM (z.lane, z.prio) AS mixed
+      FROM e
+     CROSS JOIN LATERAL (SELECT lane, prio, owner FROM holdfast.job WHERE id = e.job_ids[1] OFFSET 0) a
+     CROSS JOIN LATERAL (SELECT lane, prio FROM holdfast.job WHERE id = e.job_ids[cardinality(e.job_ids)] OFFSET 0) z
+)
+SELECT max(seq) AS seq, NULL AS lane, NULL AS prio, NULL AS owner FROM x HAVING count(*) > 0
+UNION ALL
+SELECT max(n.seq), n.lane, n.prio, n.owner
+  FROM (SELECT seq, lane, prio, owner FROM ends WHERE NOT mixed
+        UNION ALL
+        SELECT ends.seq, j.lane, j.prio, j.owner FROM ends CROSS JOIN unnest(ends.job_ids) AS u(id)
+         CROSS JOIN LATERAL (SELECT lane, prio, owner FROM holdfast.job WHERE id = u.id OFFSET 0) j
+         WHERE ends.mixed) n
+ GROUP BY n.lane, n.prio, n.owner
