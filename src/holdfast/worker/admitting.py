@@ -46,7 +46,7 @@ class Admitted(NamedTuple):
     given: Call | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Group:
     dependency: Dependency | None
     caps: tuple[Cap, ...]
@@ -66,6 +66,7 @@ class Admitting:
         self._source = source
         self._engine, self._dependencies, self._settle = engine, dependencies, settle
         self._groups: list[Group] = []
+        self._joined: tuple[list[Group], list[Lane]] = [], []
         self._turn = 0
         self._weights: dict[str, float] = {}
         self._asked: Counter[Dependency] = Counter()  #: calls that claims on their way may bring
@@ -89,12 +90,22 @@ class Admitting:
             key = Dependency.of(lane), self._engine.admission.caps(lane, task.policy.limits)
             groups.setdefault(key, Group(*key, [])).lanes.append(lane)
         await self._dependencies.serve({dependency for dependency, _ in groups if dependency is not None})
+        # A group that has not changed stays the same list: stores remember what they know of its lanes.
+        before = {(group.dependency, group.caps): group for group in self._groups}
+        for key, group in groups.items():
+            if key in before and before[key].lanes == group.lanes:
+                groups[key] = before[key]
         self._groups = list(groups.values())
 
     @property
     def lanes(self) -> list[Lane]:
         """Those that a job could be claimed from now, as far as this worker knows."""
-        return [lane for group in self._groups if self._room(group) > 0 for lane in group.lanes]
+        groups = [group for group in self._groups if self._room(group) > 0]
+        if len(groups) == 1:
+            return groups[0].lanes
+        if groups != self._joined[0]:  # the same list as long as nothing changes: see `_serve`
+            self._joined = groups, [lane for group in groups for lane in group.lanes]
+        return self._joined[1]
 
     def _room(self, group: Group) -> int:
         if group.dependency is None:

@@ -49,7 +49,7 @@ class Stager:
 
     def __init__(self, lanes: LaneNumbers, clock: Clock) -> None:
         self._lanes, self._clock = lanes, clock
-        self._lines: set[tuple[int, int]] = set()  #: (lane, prio) of fair lanes that had somebody
+        self._lines: set[tuple[int, int]] = set()  #: (lane, prio) of fair lanes that had newcomers
         self._look_at = self._stage_at = self._duty_at = 0.0
 
     async def after_enqueue(self, connection: asyncpg.Connection[Any], batches: Iterable[Batch]) -> None:
@@ -94,8 +94,8 @@ class Stager:
         """Place everybody, in any fair lane; how many there were."""
         began = self._clock.monotonic()
         rows = await connection.fetch(SQL["fair_lines"], UNPLACED)
-        self._know({(lane, prio) for lane, prio, _ in rows})
-        waiting = {(lane, prio) for lane, prio, newcomers in rows if newcomers}
+        waiting = {(lane, prio) for lane, prio in rows}
+        self._know(waiting)
         staged, moved = 0, BATCH
         while moved >= BATCH and rounds > 0:
             moved = await self._stage(connection, waiting, lately=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from holdfast.domain.job import Lane
 from holdfast.engine.ports import Clock
@@ -27,6 +28,17 @@ RENEW_EVERY = 0.5
 VAIN_FOR = 0.050
 
 
+#: How many lists of lanes are remembered.
+MOST_QUESTIONS = 16
+
+
+class _Question(NamedTuple):
+    lanes: Sequence[Lane]
+    at: float
+    sql: str
+    many: Mapping[int, Lane] | None = None  #: by number, where they are many
+
+
 class Bell:
     """*connection* is for looking only: whoever reads something long must not keep a claim waiting."""
 
@@ -34,9 +46,7 @@ class Bell:
         self._connection, self._lanes, self._clock = connection, lanes, clock
         self._event: asyncio.Event | None = None
         self._busy_at = self._vain_until = 0.0
-        self._asked: Sequence[Lane] | None = None
-        self._asked_at, self._sql = 0.0, ""
-        self._many: dict[int, Lane] | None = None  #: the lanes that were asked for, if they are many
+        self._questions: dict[int, _Question] = {}  #: by the lists of lanes that were asked for
 
     def stay_quick(self) -> None:
         """Jobs flow."""
@@ -61,43 +71,50 @@ class Bell:
         return self._unheld_work(lanes)
 
     def _unheld_work(self, lanes: Sequence[Lane]) -> bool:
-        now = micros(self._clock.now())
-        if self._many is not None:
-            waiting, all_seen = self._waiting(self._many)
-            return (
-                not all_seen or not waiting or bool(open_lanes(self._connection, now, waiting, trial=False))
-            )
+        now, many = micros(self._clock.now()), self._question_of(lanes).many
+        if many is not None:
+            rows = self._waiting().fetchall()
+            waiting = [many[lane] for lane, _, _ in rows if lane in many]
+            unseen = len(rows) == FEW or not waiting  # there may be more of them, or somebody is due
+            return unseen or bool(open_lanes(self._connection, now, waiting, trial=False))
         unheld = open_lanes(self._connection, now, lanes, trial=False)
-        return unheld is lanes or self._look(self._question(unheld))
+        return unheld is lanes or self._look(self._sql(unheld))
 
     def has_work(self, lanes: Sequence[Lane]) -> bool:
         """Whether any of these lines has somebody in it, or somebody is due: microseconds, and no lock."""
-        now = self._clock.monotonic()
-        if lanes is not self._asked or now > self._asked_at + RENEW_EVERY:
-            self._lanes.remember(self._connection)
-            self._asked, self._asked_at = lanes, now
-            self._many = self._lanes.by_name(lanes) if len(lanes) > FEW else None
-            self._sql = (
-                self._question(lanes)
-                if self._many is None
-                else f"SELECT coalesce((\n{SQL['due']}) <= :now, 0)"
-            )
-        if self._many is not None:
-            waiting, all_seen = self._waiting(self._many)
-            if waiting or not all_seen:
+        question = self._question_of(lanes)
+        if question.many is not None:
+            rows = self._waiting().fetchall()
+            # If there are more lines behind those, nobody knows: a claim will find out.
+            if len(rows) == FEW or any(lane in question.many for lane, _, _ in rows):
                 return True
-        return self._look(self._sql)
+        return self._look(question.sql)
 
-    def _waiting(self, lanes: Mapping[int, Lane]) -> tuple[list[Lane], bool]:
-        """Those of very many lanes that have jobs waiting, of the first lines there are; whether these are all lines."""
-        rows = self._connection.execute(SQL["waiting"], {"lane": -1, "prio": 0, "limit": FEW}).fetchall()
-        return [lanes[lane] for lane, _, _ in rows if lane in lanes], len(rows) < FEW
+    def _waiting(self) -> sqlite3.Cursor:
+        """The first lines of any lanes that have jobs waiting."""
+        return self._connection.execute(SQL["waiting"], {"lane": -1, "prio": 0, "limit": FEW})
+
+    def _question_of(self, lanes: Sequence[Lane]) -> _Question:
+        """What to ask for these lanes, remembered for as long as the same list is asked for."""
+        now, question = self._clock.monotonic(), self._questions.get(id(lanes))
+        if question is None or question.lanes is not lanes or now > question.at + RENEW_EVERY:
+            self._lanes.remember(self._connection)
+            if len(lanes) > FEW:
+                question = _Question(
+                    lanes, now, f"SELECT coalesce((\n{SQL['due']}) <= :now, 0)", self._lanes.by_name(lanes)
+                )
+            else:
+                question = _Question(lanes, now, self._sql(lanes))
+            if len(self._questions) >= MOST_QUESTIONS:
+                self._questions.clear()
+            self._questions[id(lanes)] = question
+        return question
 
     def _look(self, question: str) -> bool:
         found = self._connection.execute(question, {"now": micros(self._clock.now())}).fetchone()
         return bool(found[0])
 
-    def _question(self, lanes: Sequence[Lane]) -> str:
+    def _sql(self, lanes: Sequence[Lane]) -> str:
         listed = ", ".join(map(str, self._lanes.numbers(lanes)))
         return (
             f"SELECT EXISTS (SELECT 1 FROM holdfast_job WHERE phase = 0 AND lane IN ({listed or 'NULL'}))"
