@@ -35,6 +35,8 @@ log = Log("holdfast.worker")
 #: A group that had nothing is left alone while others have plenty, for so many times as long as it took to ask it, and half a
 #: second at the most: each group is a statement of its own, and asking in vain shall not take more than a hundredth of the time.
 PATIENCE, LONGEST_REST = 100, 0.5
+#: More groups than this are not asked for longer than so many seconds by one claim; the next one goes on behind them.
+MANY, LONGEST_ROUND = 32, 0.1
 #: When a gate does not say until when it holds.
 ASK_AGAIN = timedelta(seconds=30)
 
@@ -52,6 +54,7 @@ class Group:
     caps: tuple[Cap, ...]
     lanes: list[Lane]
     rests_until: float = -math.inf  #: it had nothing when it was asked last
+    home: bool = False  #: it has a task's own lane: there are no more of these than tasks
 
 
 class Admitting:
@@ -66,6 +69,8 @@ class Admitting:
         self._source = source
         self._engine, self._dependencies, self._settle = engine, dependencies, settle
         self._groups: list[Group] = []
+        self._homes: list[Group] = []
+        self._odd = False
         self._joined: tuple[list[Group], list[Lane]] = [], []
         self._turn = 0
         self._weights: dict[str, float] = {}
@@ -95,7 +100,12 @@ class Admitting:
         for key, group in groups.items():
             if key in before and before[key].lanes == group.lanes:
                 groups[key] = before[key]
+            groups[key].home = any(self._is_home(lane) for lane in groups[key].lanes)
         self._groups = list(groups.values())
+        self._homes = [group for group in self._groups if group.home]
+
+    def _is_home(self, lane: Lane) -> bool:
+        return lane._replace(fair=False) == self._engine.tasks[lane.task].lane
 
     @property
     def lanes(self) -> list[Lane]:
@@ -114,18 +124,29 @@ class Admitting:
 
     async def claim(self, session: Session, wanted: int) -> list[Admitted]:
         """Up to *wanted* jobs that may start."""
-        groups = self._groups
-        self._turn = (self._turn + 1) % max(1, len(groups))
-        turned, now = groups[self._turn :] + groups[: self._turn], self._engine.clock.monotonic()
+        turned, now = self._in_turn(), self._engine.clock.monotonic()
         resting = [one for one in turned if one.rests_until > now]  # before those asked now rest, too
         found = await self._claim_from([one for one in turned if one.rests_until <= now], session, wanted)
         return found or await self._claim_from(resting, session, wanted)
 
+    def _in_turn(self) -> list[Group]:
+        """The groups in the order to ask them, another one first each time. Callers can make very many, by shards of a
+        dependency: every second time those of tasks' own lanes come first, of which there are no more than tasks."""
+        groups = self._groups
+        self._turn = (self._turn + 1) % max(1, len(groups))
+        turned = groups[self._turn :] + groups[: self._turn]
+        self._odd = not self._odd
+        if len(groups) <= MANY or self._odd:
+            return turned
+        return self._homes + [group for group in turned if not group.home]
+
     async def _claim_from(self, groups: list[Group], session: Session, wanted: int) -> list[Admitted]:
         admitted: list[Admitted] = []
-        for group in groups:
+        until = self._engine.clock.monotonic() + LONGEST_ROUND
+        for place, group in enumerate(groups):
             left = wanted - len(admitted)
-            if left <= 0:
+            if left <= 0 or (place >= MANY and self._engine.clock.monotonic() > until):
+                self._turn += max(0, place - 1 - len(self._homes))  # those are next
                 break
             if group.dependency is None:
                 admitted += await self._admit(await self._ask(session, group, left), None)
