@@ -253,6 +253,8 @@ export interface LaneView {
 
 export interface Lanes {
   lanes: Array<LaneView>;
+  /** The cursor to the next page; null: this was the last. */
+  next: string | null;
 }
 
 export interface LateResultView {
@@ -531,6 +533,8 @@ export interface QueueView {
 
 export interface Queues {
   queues: Array<QueueView>;
+  /** The cursor to the next page; null: this was the last. */
+  next: string | null;
 }
 
 export interface QuotaView {
@@ -890,6 +894,20 @@ export interface ListMessagesQuery {
   limit?: number;
 }
 
+export interface ListQueuesQuery {
+  /** `next` of the page before; leave it out at first. */
+  cursor?: string | null;
+  /** At most this many; a page never holds more than 500. */
+  limit?: number;
+}
+
+export interface ListLanesQuery {
+  /** `next` of the page before; leave it out at first. */
+  cursor?: string | null;
+  /** At most this many; a page never holds more than 500. */
+  limit?: number;
+}
+
 export interface ListStuckJobsQuery {
   longer_than?: string | null;
   task?: string | null;
@@ -979,10 +997,10 @@ export declare class Operations {
   discardMessage(messageId: string, body: DiscardAsked, options?: NamedOptions): Promise<MessageMoved>;
 
   /** How queues stand */
-  listQueues(options?: CallOptions): Promise<Queues>;
+  listQueues(query?: ListQueuesQuery, options?: CallOptions): Promise<Queues>;
 
   /** How lanes stand */
-  listLanes(options?: CallOptions): Promise<Lanes>;
+  listLanes(query?: ListLanesQuery, options?: CallOptions): Promise<Lanes>;
 
   /** What is held now */
   listHolds(options?: CallOptions): Promise<Holds>;

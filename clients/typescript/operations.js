@@ -260,18 +260,20 @@ export class Operations {
     }, options);
   }
 
-  listQueues(options = {}) {
+  listQueues(query = {}, options = {}) {
     return this.send({
       method: "GET",
       path: "/api/v1/queues",
+      query,
       answers: { 200: "json" },
     }, options);
   }
 
-  listLanes(options = {}) {
+  listLanes(query = {}, options = {}) {
     return this.send({
       method: "GET",
       path: "/api/v1/lanes",
+      query,
       answers: { 200: "json" },
     }, options);
   }

@@ -304,7 +304,11 @@ class Holdfast(Declaring, Relaying, Verbs):
             from holdfast.metrics.metrics import Metrics
 
             self._metrics = Metrics(
-                self.engine, self.observers, self._clock, prefix=self.settings.metrics_prefix
+                self.engine,
+                self.observers,
+                self._clock,
+                prefix=self.settings.metrics_prefix,
+                own_queue=self._own_queue,
             )
         return self._metrics
 
@@ -314,6 +318,9 @@ class Holdfast(Declaring, Relaying, Verbs):
         from holdfast.metrics.port import Port
 
         return Port(self.metrics, self.engine).open(host, port)
+
+    def _own_queue(self, task: str) -> str | None:
+        return self.tasks[task].policy.queue if task in self.tasks else None
 
     async def health(self, thresholds: Thresholds | None = None) -> Health:
         """Whether all is well, check by check. *thresholds* default to `HOLDFAST_HEALTH_…` of the environment."""

@@ -132,13 +132,13 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         """Why the job is not running, and when it is expected to: one sentence, a code, and facts."""
         return await (await self.engine()).explain(job_id)
 
-    async def lanes(self) -> list[LaneRow]:
-        """Every lane: what waits in it, what holds it, what limits it."""
-        return await (await self.engine()).lanes()
+    async def lanes(self, *, after: str | None = None, limit: int | None = None) -> list[LaneRow]:
+        """Lanes by their labels: what waits in each, what holds it, what limits it. *after* a label, up to *limit*."""
+        return await (await self.engine()).lanes(after=after, limit=limit)
 
-    async def queues(self) -> list[QueueRow]:
-        """Every queue: what waits in it, who serves it, whether it is paused."""
-        return await (await self.engine()).queues()
+    async def queues(self, *, after: str | None = None, limit: int | None = None) -> list[QueueRow]:
+        """Queues by their names: what waits in each, who serves it, whether it is paused. *after* a name, up to *limit*."""
+        return await (await self.engine()).queues(after=after, limit=limit)
 
     async def workers(self) -> list[WorkerRow]:
         """The worker processes that live, oldest first, with the queues they serve and how many jobs they hold."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from holdfast.cli.holding import ByOption, ForOption, ReasonOption, held_by, hel
 from holdfast.cli.holding import pause as pause_scope
 from holdfast.cli.holding import resume as resume_scope
 from holdfast.cli.opening import ask
-from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
+from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption
 from holdfast.cli.views import print_json, view
 
 queues = typer.Typer(
@@ -27,23 +28,33 @@ def overview(
     context: typer.Context, app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False
 ) -> None:
     if context.invoked_subcommand is None:
-        list_(app, url, as_json)
+        list_(app, url, as_json=as_json)
 
 
 @queues.command("list")
-def list_(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False) -> None:
-    """Every queue that was ever used: what waits in it, who serves it, whether it is paused."""
-    found = ask(app, url, lambda app: app.queues())
+def list_(
+    app: AppOption = None,
+    url: UrlOption = None,
+    limit: LimitOption = 100,
+    after: AfterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Queues that were ever used, by name: what waits in each, who serves it, whether it is paused."""
+    found = ask(app, url, lambda app: app.queues(after=after, limit=limit + 1))
+    shown, following = found[:limit], found[limit - 1].name if len(found) > limit else None
     if as_json:
-        print_json({"queues": [view(queue) | {"held": held_view(queue.held)} for queue in found]})
+        rows = [view(queue) | {"held": held_view(queue.held)} for queue in shown]
+        print_json({"queues": rows, "next": following})
         return
     from holdfast.cli.tables import show_table
 
     show_table(
         ["queue", "waiting", "workers", "tasks", "held"],
-        [(q.name, f"{q.waiting:,}", q.workers, ", ".join(q.tasks), held_by(q.held)) for q in found],
+        [(q.name, f"{q.waiting:,}", q.workers, ", ".join(q.tasks), held_by(q.held)) for q in shown],
         empty="No queue was used yet.",
     )
+    if following:
+        print(f"More: list --after {quote(following)}")
 
 
 @queues.command()

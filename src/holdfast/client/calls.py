@@ -39,8 +39,10 @@ from holdfast.client.shapes import (
     ListDeadLetterGroupsQuery,
     ListDeadLettersQuery,
     ListJobsQuery,
+    ListLanesQuery,
     ListMessagesQuery,
     ListOperationsQuery,
+    ListQueuesQuery,
     ListStuckJobsQuery,
     MessageMoved,
     MessagePage,
@@ -338,14 +340,14 @@ def discard_message(
     )
 
 
-def list_queues() -> Call[Queues]:
+def list_queues(**query: Unpack[ListQueuesQuery]) -> Call[Queues]:
     """How queues stand."""
-    return Call(method="GET", path="/api/v1/queues", answers={200: Queues})
+    return Call(method="GET", path="/api/v1/queues", query=query, answers={200: Queues})
 
 
-def list_lanes() -> Call[Lanes]:
+def list_lanes(**query: Unpack[ListLanesQuery]) -> Call[Lanes]:
     """How lanes stand."""
-    return Call(method="GET", path="/api/v1/lanes", answers={200: Lanes})
+    return Call(method="GET", path="/api/v1/lanes", query=query, answers={200: Lanes})
 
 
 def list_holds() -> Call[Holds]:

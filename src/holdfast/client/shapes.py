@@ -295,6 +295,20 @@ class ListMessagesQuery(TypedDict, total=False):
     limit: int  #: At most this many; a page never holds more than 500.
 
 
+class ListQueuesQuery(TypedDict, total=False):
+    """What `list_queues` can be asked for."""
+
+    cursor: str | None  #: `next` of the page before; leave it out at first.
+    limit: int  #: At most this many; a page never holds more than 500.
+
+
+class ListLanesQuery(TypedDict, total=False):
+    """What `list_lanes` can be asked for."""
+
+    cursor: str | None  #: `next` of the page before; leave it out at first.
+    limit: int  #: At most this many; a page never holds more than 500.
+
+
 class ListStuckJobsQuery(TypedDict, total=False):
     """What `list_stuck_jobs` can be asked for."""
 
@@ -539,6 +553,7 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Lanes(msgspec.Struct, frozen=True, kw_only=True):
     lanes: list[LaneView]
+    next: str | None = None  #: The cursor to the next page; null: this was the last.
 
 
 class LateResultView(msgspec.Struct, frozen=True, kw_only=True):
@@ -691,6 +706,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Queues(msgspec.Struct, frozen=True, kw_only=True):
     queues: list[QueueView]
+    next: str | None = None  #: The cursor to the next page; null: this was the last.
 
 
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,6 +96,34 @@ def holding(holds: Iterable[Held], lane: Lane) -> Held | None:
     return endless[0] if endless else max(found, key=lambda held: held.until, default=None)  # type: ignore[arg-type,return-value]
 
 
+def scopes_of(lane: Lane) -> tuple[Scope, ...]:
+    """Return every scope that covers *lane*."""
+    found = [
+        Scope(ScopeKind.QUEUE, lane.queue),
+        Scope(ScopeKind.TASK, lane.task),
+        Scope(ScopeKind.LANE, lane.label),
+    ]
+    dependency = Dependency.of(lane)
+    if dependency is not None:
+        labels = dict.fromkeys((dependency.name, dependency.label))
+        found += [Scope(ScopeKind.DEPENDENCY, name) for name in labels]
+    return tuple(found)
+
+
+class HoldIndex:
+    """Holds by their scopes: which of them cover a lane does not take looking at all of them."""
+
+    def __init__(self, holds: Iterable[Held]) -> None:
+        self._by_scope: dict[Scope, list[Held]] = {}
+        for held in holds:
+            self._by_scope.setdefault(held.scope, []).append(held)
+
+    def holding(self, lane: Lane) -> Held | None:
+        """Return the hold that keeps *lane* the longest, if any does."""
+        found = [held for scope in scopes_of(lane) for held in self._by_scope.get(scope, ())]
+        return holding(found, lane) if found else None
+
+
 def known_scope(
     kind: ScopeKind, name: str, lanes: Sequence[Lane], *, schedules: Iterable[str], duties: Iterable[str]
 ) -> Scope:

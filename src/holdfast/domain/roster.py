@@ -44,7 +44,9 @@ class Roster:
         return self._count
 
     def add(self, line: Line) -> None:
-        """List *line* last of its owner's, unless it is listed there already."""
+        """List *line* last of its owner's, unless it is listed there or put aside already."""
+        if line in self._held:
+            return
         lanes = self._lines.setdefault(line.prio, {}).setdefault(line.owner, {})
         if line.lane not in lanes and self._count < MOST_LINES:
             lanes[line.lane] = None

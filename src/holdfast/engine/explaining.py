@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from holdfast.domain.breaker import BreakerState
 from holdfast.domain.explain import Explanation, explain
 from holdfast.domain.gates import Asking, Refusal, first_refusal
 from holdfast.domain.job import JobId, JobRow, Lane, named
-from holdfast.domain.lanes import Dependency, Held, holding
+from holdfast.domain.lanes import Dependency, Held, HoldIndex
 from holdfast.domain.limits import Rate
 from holdfast.domain.moves import State
 from holdfast.domain.standing import Standing, Use
@@ -124,39 +124,57 @@ class Explaining:
         return first_refusal(self.admission.gates, asking)
 
     # -- lanes and queues -------------------------------------------------------------------------------------------
-    async def lanes(self) -> list[LaneRow]:
-        """Every lane that was ever used, by its label."""
-        holds, depths = await self.store.holds(), await self.store.depths()
-        outlooks = {outlook.dependency: outlook for outlook in await self.store.outlooks()}
+    async def lanes(self, *, after: str | None = None, limit: int | None = None) -> list[LaneRow]:
+        """Lanes that were ever used, by their labels: those behind the label *after*, up to *limit*."""
         alike: dict[str, list[Lane]] = defaultdict(list)  # of one label: with owners in turn, and without
-        for lane in sorted(depths):
+        for lane in await self.store.lanes():
             alike[lane.label].append(lane)
+        page = _page(alike, after, limit)
+        holds = HoldIndex(await self.store.holds())
+        depths = await self.store.depths(_lanes_of(page, alike))
+        outlooks = {outlook.dependency: outlook for outlook in await self.store.outlooks()}
         return [
-            _lane_row(label, lanes, sum(depths[lane] for lane in lanes), holding(holds, lanes[0]), outlooks)
-            for label, lanes in sorted(alike.items())
+            _lane_row(
+                label,
+                sorted(alike[label]),
+                sum(depths.get(lane, 0) for lane in alike[label]),
+                holds.holding(alike[label][0]),
+                outlooks,
+            )
+            for label in page
         ]
 
-    async def queues(self) -> list[QueueRow]:
-        """Every queue that was ever used, by its name."""
+    async def queues(self, *, after: str | None = None, limit: int | None = None) -> list[QueueRow]:
+        """Queues that were ever used, by their names: those behind the name *after*, up to *limit*."""
+        lanes: dict[str, list[Lane]] = defaultdict(list)
+        for lane in await self.store.lanes():
+            lanes[lane.queue].append(lane)
+        page = _page(lanes, after, limit)
         depths, holds, workers = (
-            await self.store.depths(),
+            await self.store.depths(_lanes_of(page, lanes)),
             await self.store.holds(),
             await self.store.workers(),
         )
-        lanes: dict[str, list[Lane]] = defaultdict(list)
-        for lane in sorted(depths):
-            lanes[lane.queue].append(lane)
         paused = {held.scope.name: held for held in holds if held.scope.kind == "queue"}
         return [
             QueueRow(
                 name=name,
-                tasks=tuple(sorted({lane.task for lane in there})),
-                waiting=sum(depths[lane] for lane in there),
+                tasks=tuple(sorted({lane.task for lane in lanes[name]})),
+                waiting=sum(depths.get(lane, 0) for lane in lanes[name]),
                 workers=sum(worker.serves(name) for worker in workers),
                 held=paused.get(name),
             )
-            for name, there in lanes.items()
+            for name in page
         ]
+
+
+def _page(names: Iterable[str], after: str | None, limit: int | None) -> list[str]:
+    """Return up to *limit* of these names, in order, from behind *after* on."""
+    return sorted(name for name in names if after is None or name > after)[:limit]
+
+
+def _lanes_of(names: Iterable[str], lanes: Mapping[str, list[Lane]]) -> list[Lane]:
+    return [lane for name in names for lane in lanes[name]]
 
 
 def _bound(cap: Cap, use: Mapping[str, Use]) -> Bound:

@@ -15,8 +15,9 @@ from holdfast.engine.explaining import LaneRow, QueueRow
 from holdfast.errors import UsageError
 from holdfast.http.answers import answer
 from holdfast.http.kinds import Asked, Note, Span, Told, Word
+from holdfast.http.pages import LimitQuery, NameCursorQuery, capped
 from holdfast.http.problems import Problem
-from holdfast.http.routing import app_of, caller_of, does, router
+from holdfast.http.routing import app_of, caller_of, does, door_of, router
 from holdfast.http.views import held_view
 
 
@@ -40,6 +41,7 @@ class QueueView(Told):
 
 class Queues(Told):
     queues: list[QueueView]
+    next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
 
 class LaneView(Told):
@@ -57,6 +59,7 @@ class LaneView(Told):
 
 class Lanes(Told):
     lanes: list[LaneView]
+    next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
 
 class Holds(Told):
@@ -117,13 +120,19 @@ routes = router("lanes")
 
 
 @routes.get("/queues", response_model=Queues, summary="How queues stand", **does(Action.LOOK))
-async def list_queues(request: Request) -> Response:
-    return answer({"queues": [_view(row) for row in await app_of(request).queues()]})
+async def list_queues(request: Request, cursor: NameCursorQuery = None, limit: LimitQuery = 100) -> Response:
+    pages, most = door_of(request).pages, capped(limit)
+    found = await app_of(request).queues(after=pages.open(cursor, "queues"), limit=most)
+    upcoming = found[-1].name if len(found) == most else None
+    return answer({"queues": [_view(row) for row in found], "next": pages.seal(upcoming, "queues")})
 
 
 @routes.get("/lanes", response_model=Lanes, summary="How lanes stand", **does(Action.LOOK))
-async def list_lanes(request: Request) -> Response:
-    return answer({"lanes": [_view(row) for row in await app_of(request).lanes()]})
+async def list_lanes(request: Request, cursor: NameCursorQuery = None, limit: LimitQuery = 100) -> Response:
+    pages, most = door_of(request).pages, capped(limit)
+    found = await app_of(request).lanes(after=pages.open(cursor, "lanes"), limit=most)
+    upcoming = found[-1].label if len(found) == most else None
+    return answer({"lanes": [_view(row) for row in found], "next": pages.seal(upcoming, "lanes")})
 
 
 @routes.get("/holds", response_model=Holds, summary="What is held now", **does(Action.LOOK))

@@ -43,6 +43,8 @@ LINKS: dict[str, tuple[Link, ...]] = {
     "get_job_late_results": (Link("200", "/next", "cursor", ("get_job_late_results",)),),
     "retry_job": (Link("200", "/id", "job_id", ("get_job", "cancel_job")),),
     "cancel_job": (Link("200", "/id", "job_id", ("get_job", "retry_job")),),
+    "list_queues": (Link("200", "/next", "cursor", ("list_queues",)),),
+    "list_lanes": (Link("200", "/next", "cursor", ("list_lanes",)),),
     "list_dead_letters": (Link("200", "/next", "cursor", ("list_dead_letters",)),),
     "redrive_dead_letter": (Link("200", "/id", "job_id", ("get_job",)),),
     "begin_operation": (Link("202", "/id", "operation_id", _OF_OPERATION),),

@@ -19,12 +19,18 @@ from holdfast.http.problems import Problem
 MOST = 500
 _SEAL = 8
 _LONGEST = 400
+#: Where a name is the place: it may be long.
+_LONGEST_NAMED = 12_000
 
 LimitQuery = Annotated[
     int, Query(ge=1, le=10**9, description=f"At most this many; a page never holds more than {MOST}.")
 ]
 CursorQuery = Annotated[
     str | None, Query(max_length=_LONGEST, description="`next` of the page before; leave it out at first.")
+]
+NameCursorQuery = Annotated[
+    str | None,
+    Query(max_length=_LONGEST_NAMED, description="`next` of the page before; leave it out at first."),
 ]
 
 

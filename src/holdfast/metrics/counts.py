@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.domain.codes import ErrorClass
 from holdfast.domain.job import AllNew, Batch, Claimed, Enqueued, Expired, JobRow, Lane, NewJob, Settlement
@@ -19,7 +19,7 @@ from holdfast.domain.outside import Done, Failed, Outcome, PutBack
 from holdfast.domain.verdict import Bury, Complete, Failure, RetryAfter, Verdict
 from holdfast.engine.observing import End
 from holdfast.engine.ports import Answer, Reclaim
-from holdfast.metrics.names import LAST_ATTEMPT, MOST_SETS, OTHER
+from holdfast.metrics.names import LAST_ATTEMPT, MOST_QUEUES, MOST_SETS, OTHER
 
 #: Upper bounds of the buckets, in seconds.
 QUICK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -65,7 +65,9 @@ class Series:
 class Counts:
     """Implements `holdfast.engine.observing.Observer`. Enqueues come from any thread, all else from the worker's loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, own_queue: Callable[[str], str | None] = lambda task: None) -> None:
+        """*own_queue* returns the queue that a task declares: it has labels of its own however many others callers name."""
+        self._own_queue, self._strange = own_queue, Counter[str]()
         self.series: dict[tuple[str, str], Series] = {}
         self.retries: Counter[str] = Counter()
         self.manual = self.recovered = 0
@@ -84,6 +86,12 @@ class Counts:
         return found
 
     def _labelled(self, labels: tuple[str, str]) -> Series:
+        task, queue = labels
+        if labels not in self.series and queue != self._own_queue(task):
+            if self._strange[task] >= MOST_QUEUES:
+                labels = (task, OTHER)
+            else:
+                self._strange[task] += 1
         if labels not in self.series and len(self.series) >= MOST_SETS:
             labels = (OTHER, OTHER)
         return self.series.setdefault(labels, Series(labels))

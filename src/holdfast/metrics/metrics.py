@@ -29,10 +29,16 @@ class Metrics:
     """Counts from now on, under names that begin with *prefix*. `prometheus_client.REGISTRY.register(app.metrics)` puts them beside an application's own."""
 
     def __init__(
-        self, engine: Callable[[], Awaitable[Engine]], observers: Observers, clock: Clock, *, prefix: str
+        self,
+        engine: Callable[[], Awaitable[Engine]],
+        observers: Observers,
+        clock: Clock,
+        *,
+        prefix: str,
+        own_queue: Callable[[str], str | None],
     ) -> None:
         self._prefix = prefix
-        self.counts, self.gauges = Counts(), Gauges(engine, clock)
+        self.counts, self.gauges = Counts(own_queue), Gauges(engine, clock)
         observers.add(self.counts)
 
     async def text(self, accept: str = "") -> tuple[bytes, str]:

@@ -66,5 +66,7 @@ FAMILIES: dict[str, Family] = {
 #: More label sets than this share one, whose labels are all "other".
 MOST_SETS = 200
 OTHER = "other"
+#: Of one task no more queues than this have labels of their own, beside the one that it declares: callers may name any.
+MOST_QUEUES = 20
 #: Attempts from here on share one label.
 LAST_ATTEMPT = 10

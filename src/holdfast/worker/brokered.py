@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.domain.job import Claimed, Lane, Session
-from holdfast.domain.lanes import Held, holding
+from holdfast.domain.lanes import HoldIndex
 from holdfast.engine.broker import Broker
 from holdfast.engine.engine import Engine
 from holdfast.engine.lanestore import Cap
@@ -56,7 +56,7 @@ class Brokered:
         self._look_at: dict[tuple[Lane, ...], float] = {}  #: when the store is looked at although …
         self._sweep_at: dict[tuple[Lane, ...], float] = {}  #: … the broker has nothing, or enough
         self._splits: dict[tuple[Lane, ...], tuple[list[Lane], list[Lane]]] = {}
-        self._holds: list[Held] = []
+        self._holds: HoldIndex | None = None  #: None: nothing is held
         self._holds_due = -math.inf
         self._turn = 0
 
@@ -107,8 +107,9 @@ class Brokered:
         """Those that the broker hands out, and the others."""
         group = tuple(lanes)
         if group not in self._splits:
-            ours = [lane for lane in lanes if self._broker.hands_out(lane)]
-            self._splits[group] = ours, [lane for lane in lanes if lane not in ours]
+            handed = {lane: self._broker.hands_out(lane) for lane in lanes}
+            ours = [lane for lane in lanes if handed[lane]]
+            self._splits[group] = ours, [lane for lane in lanes if not handed[lane]]
         return self._splits[group]
 
     async def _claim(self, session: Session, lanes: list[Lane], limit: int) -> list[Claimed]:
@@ -150,12 +151,13 @@ class Brokered:
         return []
 
     def _unheld(self, lanes: Sequence[Lane]) -> list[Lane]:
-        return [lane for lane in lanes if holding(self._holds, lane) is None] if self._holds else list(lanes)
+        return [lane for lane in lanes if self._holds.holding(lane) is None] if self._holds else list(lanes)
 
     async def _look_for_holds(self) -> None:
         now = self._clock.monotonic()
         if now >= self._holds_due:
-            self._holds = await self._store.holds()
+            holds = await self._store.holds()
+            self._holds = HoldIndex(holds) if holds else None
             self._holds_due = now + HOLDS_EVERY
             self._splits.clear()  # policies may have been read anew
             if len(self._sweep_at) > MOST_GROUPS:  # of lanes that were served before

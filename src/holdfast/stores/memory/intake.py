@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import zip_longest
 
@@ -109,8 +109,19 @@ def _in_order(tables: Tables, due: list[Job]) -> Iterator[Job]:
             if lane is not None:
                 _place(tables, lane, line)
             line.sort(key=lambda job: job.place)
-        for round_ in zip_longest(*lines.values()):
+        for round_ in zip_longest(*_by_owner(lines.values())):
             yield from (job for job in round_ if job is not None)
+
+
+def _by_owner(lines: Iterable[list[Job]]) -> list[list[Job]]:
+    """The first line of each owner, then the second of each: one who has very many lanes gets one turn like any other."""
+    turns = Counter[str | None]()
+    places: list[tuple[int, list[Job]]] = []
+    for line in lines:
+        owners = {job.spec.owner for job in line}
+        places.append((min(turns[owner] for owner in owners), line))
+        turns.update(owners)
+    return [line for _, line in sorted(places, key=lambda pair: pair[0])]
 
 
 def _place(tables: Tables, lane: Lane, line: list[Job]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.domain.breaker import Breaker
 from holdfast.domain.job import Event, JobId, Lane, Lease, Session, SessionId
-from holdfast.domain.lanes import Cause, Dependency, Held, Scope, ScopeKind, holding
+from holdfast.domain.lanes import Cause, Dependency, Held, HoldIndex, Scope, ScopeKind
 from holdfast.domain.moves import Kind
 from holdfast.domain.periods import period_begins, period_ends
 from holdfast.domain.standing import Use
@@ -83,11 +83,11 @@ class Lanes:
 
     def open_lanes(self, lanes: Sequence[Lane], trial: bool) -> list[Lane]:
         """Those that nothing holds."""
-        holds, closed_off = self._in_force(), set() if trial else self._kept.closed_off
+        holds, closed_off = HoldIndex(self._in_force()), set() if trial else self._kept.closed_off
         return [
             lane
             for lane in lanes
-            if holding(holds, lane) is None and Dependency(lane.dependency, lane.shard) not in closed_off
+            if holds.holding(lane) is None and Dependency(lane.dependency, lane.shard) not in closed_off
         ]
 
     def _tell(self, kind: Kind, **meta: Any) -> None:

@@ -46,8 +46,12 @@ class Admission(Writing):
 
     async def resume(self, scope: Scope, cause: Cause, *, by: str) -> bool:
         ended = await self._write("people", lambda move: holding.resume(move, scope, cause, by))
+        self._freed()
         self._bell.ring()
         return ended
+
+    def _freed(self) -> None:
+        """Something is not held any more: claims of this process look for it."""
 
     async def holds(self) -> list[Held]:
         return await self._look(holding.holds)
@@ -74,6 +78,7 @@ class Admission(Writing):
             atomic=kind is not None,
         )
         if swapped and not holds:
+            self._freed()
             self._bell.ring()
         return swapped
 

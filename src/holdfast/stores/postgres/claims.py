@@ -59,10 +59,9 @@ class Claims:
     def share(self, priorities: Mapping[str, int]) -> None:
         self._cursors.turns.weights = dict(priorities)
 
-    @property
-    def weights(self) -> Mapping[str, int]:
-        """Of the levels of priority."""
-        return self._cursors.turns.weights
+    def levels(self) -> tuple[str, ...]:
+        """Return the levels of priority in the order of the next claim."""
+        return self._cursors.turns.next()
 
     async def claim(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
         if not wanted.lines:

@@ -2,18 +2,16 @@
 
 The roster learns of lines in two ways. New jobs are told of by events. All other lines with jobs are found by a walk along the
 index that goes on from claim to claim and takes one step for each line, however long it is; it rests for many times as long as
-it took. A line that is held, or whose jobs another process has just locked, is left out of an answer like an empty one: it is
-dropped, and the walk finds it again.
+it took. A line whose jobs another process has just locked looks empty: it is dropped, and the walk finds it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import asyncpg
 
-from holdfast.domain.fairness import Turns
 from holdfast.domain.job import Claimed, Lane
 from holdfast.domain.roster import NOBODY, Line, Roster
 from holdfast.engine.lanestore import Cap
@@ -23,14 +21,19 @@ from holdfast.stores.postgres.plans import SQL
 
 #: Up to this many lanes are looked at by every claim.
 FEW = 64
-#: How many events, and how many steps of the walk, a claim looks at; in how many rounds it claims.
-EVENTS, STEPS, ROUNDS = 500, 100, 4
-#: Events are looked at this often, and the lanes that did not exist.
-LOOK_EVERY, FIND_EVERY = 0.01, 1.0
+#: How many events a claim looks at, and how many steps of the walk: in pieces, several where it has found nothing else.
+EVENTS, STEPS, PIECES = 500, 100, 10
+#: In how many rounds it claims, and how many lines it looks at while all of them are held.
+ROUNDS, MOST_HELD = 8, 1000
+#: That nothing is held at all is believed for this long. It only saves looking: the claim's own statement passes by what is held.
+BELIEF = 0.05
 #: The walk rests for this many times as long as it took, and for this long at the least.
 PATIENCE, SHORTEST_REST = 20, 0.25
 #: Before the first line.
 START = (-1, 0)
+
+_HELD = """SELECT holdfast.held_lanes($1::int[], $2::boolean)
+            WHERE EXISTS (SELECT FROM holdfast.hold) OR EXISTS (SELECT FROM holdfast.breaker WHERE holding)"""
 
 
 class Crowd:
@@ -38,36 +41,37 @@ class Crowd:
 
     def __init__(self, numbers: LaneNumbers, clock: Clock) -> None:
         self._numbers, self._clock = numbers, clock
-        self.roster, self._turns = Roster(), Turns()
+        self.roster = Roster()
         self.lanes: dict[int, Lane] = {}  #: those that exist, by number
         self._asked: Sequence[Lane] = ()
         self._missing: set[Lane] = set()
         self._event: int | None = None  #: the last that was looked at
         self._at, self._took = START, 0.0
-        self._rests_until = self._look_at = self._find_at = 0.0
+        self._walked = False  #: the walk has come round once
+        self._rests_until = self._believed_until = 0.0
 
     async def serve(self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane]) -> None:
-        """From now on this is about *lanes*. Those that do not exist yet are looked for now and then."""
-        now = self._clock.monotonic()
+        """From now on this is about *lanes*. One that does not exist yet is known when a job is seen in it."""
         if lanes is not self._asked:
-            self._asked, self._missing, self.lanes = lanes, set(lanes), {}
-            self._rests_until = self._find_at = 0.0
-        if self._missing and now >= self._find_at:
-            self._find_at = now + FIND_EVERY
-            await self._numbers.find(connection, self._missing)
-            known = {lane for lane in self._missing if lane in self._numbers.numbers}
-            self.lanes |= {self._numbers.numbers[lane]: lane for lane in known}
-            self._missing -= known
+            await self._numbers.find(connection, lanes)
+            known = {self._numbers.numbers[lane]: lane for lane in lanes if lane in self._numbers.numbers}
+            self._asked, self._missing, self.lanes = lanes, set(lanes) - set(known.values()), known
+            self._rests_until, self._walked = 0.0, False
 
     # -- learning -----------------------------------------------------------------------------------------------------
     async def look(self, connection: asyncpg.Connection[Any]) -> None:
-        """Learn of new jobs, unless that was done just now, and go on with the walk unless it rests."""
-        now = self._clock.monotonic()
-        if now >= self._look_at:
-            self._look_at = now + LOOK_EVERY
-            await self._look_at_events(connection)
-        if now >= self._rests_until:
-            await self.walk(connection)
+        """Learn of new jobs, and go on with the walk unless it rests."""
+        self.roster.wake(self._clock.monotonic())
+        await self._look_at_events(connection)
+        if not self.rests:
+            for _ in range(1 if self._walked else PIECES):
+                if not await self._walk(connection):
+                    break
+
+    @property
+    def rests(self) -> bool:
+        """Whether the walk has come round lately."""
+        return self._clock.monotonic() < self._rests_until
 
     async def _look_at_events(self, connection: asyncpg.Connection[Any]) -> None:
         if self._event is None:  # the walk finds what is there already
@@ -76,36 +80,71 @@ class Crowd:
         rows = await connection.fetch(SQL["arrived"], self._event, EVENTS)
         if rows:
             self._event = rows[0]["seq"]
-            self._add(row[1:] for row in rows[1:])
+            await self._add(connection, [row[1:] for row in rows[1:]])
 
-    async def walk(self, connection: asyncpg.Connection[Any]) -> bool:
-        """Go on with the walk; whether there may be more behind."""
+    async def walk_round(self, connection: asyncpg.Connection[Any]) -> bool:
+        """Go on with the walk until it finds lines, or has come round; whether it has found any."""
+        began, turned = self._at, self._at == START
+        for _ in range(PIECES):
+            more = await self._walk(connection)
+            if len(self.roster):
+                return True
+            if turned and (not more or self._at >= began > START):
+                return False
+            turned = turned or not more
+        return False
+
+    async def _walk(self, connection: asyncpg.Connection[Any]) -> bool:
+        """Go on with the walk by one piece; whether there may be more behind."""
         began = self._clock.monotonic()
         rows = await connection.fetch(SQL["waiting"], *self._at, STEPS)
-        self._add(rows)
+        await self._add(connection, rows)
         now = self._clock.monotonic()
         self._took += now - began
         if len(rows) == STEPS:
             self._at = rows[-1]["lane"], rows[-1]["prio"]
             return True
         self._rests_until = now + max(PATIENCE * self._took, SHORTEST_REST)
-        self._at, self._took = START, 0.0
+        self._at, self._took, self._walked = START, 0.0, True
         return False
 
-    def _add(self, rows: Iterable[Any]) -> None:
+    async def _add(self, connection: asyncpg.Connection[Any], rows: Sequence[Any]) -> None:
+        """List the lines of these lanes, priorities and owners."""
+        if self._missing:
+            strange = {row[0] for row in rows if row[0] not in self.lanes}
+            names = await self._numbers.by_number(connection, strange) if strange else {}
+            made = {number: names[number] for number in strange if names.get(number) in self._missing}
+            self.lanes |= made
+            self._missing.difference_update(made.values())
         for lane, prio, owner in rows:
             if lane in self.lanes:
                 self.roster.add(Line(lane, prio, owner or NOBODY))
 
-    def wake(self) -> None:
-        """Something is not held any more: let the walk find it."""
-        self._rests_until = 0.0
-
     # -- choosing -----------------------------------------------------------------------------------------------------
-    def choose(self, weights: Mapping[str, int], most: int) -> list[Line]:
-        """Take up to *most* lines out of the roster."""
-        self._turns.weights = weights
-        return [line for line in self.roster.choose(self._turns.next(), most) if line.lane in self.lanes]
+    async def choose(
+        self, connection: asyncpg.Connection[Any], levels: Sequence[str], most: int, trial: bool
+    ) -> list[Line]:
+        """Take up to *most* lines that nothing holds out of the roster; held lines are put aside. None: it lists no others."""
+        for _ in range(0, MOST_HELD, most):
+            chosen = [line for line in self.roster.choose(levels, most) if line.lane in self.lanes]
+            held = await self._held(connection, {line.lane for line in chosen}, trial) if chosen else set()
+            if held:
+                self.roster.hold([line for line in chosen if line.lane in held], self._clock.monotonic())
+                chosen = [line for line in chosen if line.lane not in held]
+            if chosen or not len(self.roster):
+                return chosen
+        return []
+
+    async def _held(
+        self, connection: asyncpg.Connection[Any], lanes: Collection[int], trial: bool
+    ) -> Collection[int]:
+        """Return those of these lanes that something holds."""
+        if self._clock.monotonic() < self._believed_until:
+            return ()
+        held: list[int] | None = await connection.fetchval(_HELD, list(lanes), trial)
+        if held is None:
+            self._believed_until = self._clock.monotonic() + BELIEF
+        return set(held or ())
 
     async def give_back(
         self, connection: asyncpg.Connection[Any], lines: Sequence[Line], claimed: Sequence[Claimed]
@@ -114,11 +153,8 @@ class Crowd:
         gave = {(one.lane, -one.priority) for one in claimed}
         more = [line for line in lines if (self.lanes[line.lane], line.prio) in gave]
         if more:
-            self._add(
-                await connection.fetch(
-                    SQL["heads"], [line.lane for line in more], [line.prio for line in more]
-                )
-            )
+            lanes, prios = [line.lane for line in more], [line.prio for line in more]
+            await self._add(connection, await connection.fetch(SQL["heads"], lanes, prios))
 
 
 class Crowds:
@@ -145,4 +181,4 @@ class Crowds:
     def wake(self) -> None:
         """Something is not held any more."""
         for crowd in self._crowds.values():
-            crowd.wake()
+            crowd.roster.wake()

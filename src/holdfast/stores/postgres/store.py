@@ -250,16 +250,19 @@ class PostgresStore(Hints):
         """Claim over very many lanes: from a few lines in turn, whoever's they are."""
         await crowd.look(connection)
         found: list[Claimed] = []
+        levels = self._claims.levels()
         for _ in range(ROUNDS):
             left = wanted.limit - len(found)
-            lines = crowd.choose(self._claims.weights, left)
+            lines = await crowd.choose(connection, levels, left, wanted.trial)
             if lines:
                 fair = {(line.lane, line.prio) for line in lines if crowd.lanes[line.lane].fair}
                 await self._stager.place(connection, fair)
                 claimed = await self._claim_once(connection, wanted._replace(limit=left, lines=lines))
                 await crowd.give_back(connection, lines, claimed)
                 found += claimed
-            if len(found) >= wanted.limit or not (len(crowd.roster) or await crowd.walk(connection)):
+            if len(found) >= wanted.limit or (found and crowd.rests and not len(crowd.roster)):
+                break
+            if not len(crowd.roster) and not await crowd.walk_round(connection):
                 break
         return found
 
@@ -276,6 +279,9 @@ class PostgresStore(Hints):
 
     def share(self, priorities: Mapping[str, int]) -> None:
         self._claims.share(priorities)
+
+    def _freed(self) -> None:
+        self._claims.crowds.wake()
 
     async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
         return await self._write(

@@ -27,7 +27,7 @@ PROMOTE_FIRST = 1000
 #: How many are looked at behind a head that keys have left unused.
 LOOK_BEHIND = 100
 #: Of many lines a claim looks at no more jobs than this many times as many as it wants, in this many rounds at the most.
-LOOK_WIDE, ROUNDS = 8, 4
+LOOK_WIDE, ROUNDS = 8, 8
 #: After so many claims of fair lanes what is stale of their owners is forgotten.
 FORGET_EVERY = 1000
 
@@ -151,13 +151,18 @@ def _pick_from_crowd(move: Move, rota: Rota, crowd: Crowd, limit: int, trial: bo
     levels = rota.next()
     crowd.look(move)
     picked: list[int] = []
-    keys = Keys()
+    keys, seen = Keys(), set[tuple[int, int]]()
     more: dict[roster.Line, int | None] = {}
     for _ in range(ROUNDS):
         chosen = crowd.choose(move, levels, limit - len(picked), trial)
-        if chosen:
-            more |= _pick_lines(move, rota, crowd, chosen, limit, picked, keys)
-        if len(picked) == limit or not (len(crowd.roster) or crowd.walk(move)):
+        # A line that is listed under two owners, or that the walk has found again, is not picked from twice.
+        new = [line for line in chosen if line[:2] not in seen]
+        seen.update(line[:2] for line in new)
+        if new:
+            more |= _pick_lines(move, rota, crowd, new, limit, picked, keys)
+        if len(picked) == limit or (picked and crowd.rests(move) and not len(crowd.roster)):
+            break
+        if not len(crowd.roster) and not crowd.walk_round(move):
             break
     crowd.give_back(move, more)
     return picked

@@ -18,8 +18,10 @@ from holdfast.stores.sqlite.move import Move
 
 #: Up to this many lanes are looked at by every claim.
 FEW = 64
-#: How many new jobs, and how many steps of the walk, a claim looks at.
-NEW_JOBS, STEPS = 1000, 100
+#: How many new jobs a claim looks at, and how many steps of the walk: in pieces, several where it has found nothing else.
+NEW_JOBS, STEPS, PIECES = 1000, 100, 10
+#: How many lines a claim looks at while all of them are held.
+MOST_HELD = 1000
 #: The walk rests for this many times as long as it took, and for this many microseconds at the least.
 PATIENCE, SHORTEST_REST = 20, 250_000
 #: Before the first line.
@@ -36,12 +38,13 @@ class Crowd:
         self._missing: set[Lane] = set()
         self._newest = self._newest_job = 0
         self._at, self._took, self._rests_until = START, 0, 0
+        self._walked = False  #: it has come round once
 
     def serve(self, move: Move, lanes: Sequence[Lane]) -> None:
         """From now on this is about *lanes*. Those that do not exist yet are looked for whenever a lane was made."""
         if lanes is not self._asked:
             self._asked, self._missing, self.lanes = lanes, set(lanes), {}
-            self._newest, self._rests_until = -1, 0
+            self._newest, self._rests_until, self._walked = -1, 0, False
         newest = move.lanes.newest(move.connection)
         if newest != self._newest:
             self._newest = newest
@@ -56,11 +59,29 @@ class Crowd:
         rows = move.run("arrived", after=self._newest_job, limit=NEW_JOBS).fetchall()
         self._newest_job = max((row[0] for row in rows), default=self._newest_job)
         self.add((lane, prio, owner) for _, lane, prio, owner, waits in rows if waits)
-        if move.mono >= self._rests_until:
-            self.walk(move)
+        if not self.rests(move):
+            for _ in range(1 if self._walked else PIECES):
+                if not self._walk(move):
+                    break
 
-    def walk(self, move: Move) -> bool:
-        """Go on with the walk; whether there may be more behind."""
+    def rests(self, move: Move) -> bool:
+        """Whether the walk has come round lately."""
+        return move.mono < self._rests_until
+
+    def walk_round(self, move: Move) -> bool:
+        """Go on with the walk until it finds lines, or has come round; whether it has found any."""
+        began, turned = self._at, self._at == START
+        for _ in range(PIECES):
+            more = self._walk(move)
+            if len(self.roster):
+                return True
+            if turned and (not more or self._at >= began > START):
+                return False
+            turned = turned or not more
+        return False
+
+    def _walk(self, move: Move) -> bool:
+        """Go on with the walk by one piece; whether there may be more behind."""
         began = move.mono
         rows = move.run("waiting", lane=self._at[0], prio=self._at[1], limit=STEPS).fetchall()
         self.add(rows)
@@ -69,7 +90,7 @@ class Crowd:
             self._at = rows[-1][:2]
             return True
         self._rests_until = move.mono + max(PATIENCE * self._took, SHORTEST_REST)
-        self._at, self._took = START, 0
+        self._at, self._took, self._walked = START, 0, True
         return False
 
     def add(self, found: Iterable[tuple[int, int, str | None]]) -> None:
@@ -85,17 +106,19 @@ class Crowd:
 
     # -- choosing -----------------------------------------------------------------------------------------------------
     def choose(self, move: Move, levels: Sequence[str], most: int, trial: bool) -> list[Line]:
-        """Take up to *most* lines that nothing holds out of the roster; held lines are put aside."""
-        chosen = [line for line in self.roster.choose(levels, most) if line.lane in self.lanes]
-        lanes = [self.lanes[line.lane] for line in chosen]
-        unheld = open_lanes(move.connection, move.now, lanes, trial)
-        if unheld is lanes:
-            return chosen
-        free = set(unheld)
-        self.roster.hold(
-            [line for line in chosen if self.lanes[line.lane] not in free], move.mono / 1_000_000
-        )
-        return [line for line in chosen if self.lanes[line.lane] in free]
+        """Take up to *most* lines that nothing holds out of the roster; held lines are put aside. None: it lists no others."""
+        for _ in range(0, MOST_HELD, most):
+            chosen = [line for line in self.roster.choose(levels, most) if line.lane in self.lanes]
+            lanes = [self.lanes[line.lane] for line in chosen]
+            unheld = open_lanes(move.connection, move.now, lanes, trial)
+            if unheld is not lanes:
+                free = set(unheld)
+                held = [line for line in chosen if self.lanes[line.lane] not in free]
+                self.roster.hold(held, move.mono / 1_000_000)
+                chosen = [line for line in chosen if self.lanes[line.lane] in free]
+            if chosen or not len(self.roster):
+                return chosen
+        return []
 
     def give_back(self, move: Move, lines: dict[Line, int | None]) -> None:
         """List those again that may have more, each under the owner of its next job: the number of that job, if it is known."""
