@@ -149,7 +149,7 @@ def one_key_runs_twice(patch: Patch) -> None:
 
 def a_pause_ends_a_little_early(patch: Patch) -> None:
     """Only holds without an end hold."""
-    rewrite(patch, "holding", "until IS NULL OR until > ?", "until IS NULL OR until > ? + 15000000")
+    rewrite(patch, "holding", "h.until IS NULL OR h.until > ?2", "h.until IS NULL OR h.until > ?2 + 15000000")
 
 
 SQLITE = [

@@ -82,10 +82,9 @@ class Roster:
 
     def hold(self, lines: Sequence[Line], now: float) -> None:
         """Put held lines aside for a while."""
-        until = now + max(HELD_FOR, len(self._held) / HELD_A_SECOND)
         for line in lines:
             self._held.pop(line, None)
-            self._held[line] = until
+            self._held[line] = now + max(HELD_FOR, len(self._held) / HELD_A_SECOND)
 
     def wake(self, now: float | None = None) -> None:
         """List the held lines again whose time is up; all of them without *now*."""
