@@ -199,8 +199,8 @@ MUTANTS = (
     Mutant(
         "cursor without rescan",
         f"{_POSTGRES}/claims.py",
-        "        if lanes:\n            self._from",
-        "        if not lanes:\n            self._from",
+        "        for lane in lanes:\n            self._from.pop",
+        "        for lane in ():\n            self._from.pop",
     ),
     Mutant(
         "reclaim without guard in postgres",
