@@ -18,7 +18,7 @@ DUE, LIMIT = 20_000, 10
 @pytest.mark.parametrize("paused", [False, True])
 async def test_a_round_of_promote_does_not_walk_over_all_who_are_due(
     postgres_url: str, mode: str, paused: bool
-) -> None:  # E22 E51
+) -> None:  # E51
     connection = await Lines(postgres_url).connect()
     try:
         await connection.execute("ALTER TABLE holdfast.deferred SET (autovacuum_enabled = off)")

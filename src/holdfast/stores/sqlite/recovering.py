@@ -131,10 +131,11 @@ def purge(move: Move, task: str | None, keep: Retention, limit: int, but: Collec
             )
         done += len(rows) or purge_tracebacks(move, limit)
     if keep.events is not None and task is None:
-        # The newest row stays: its number is where the next one counts on from.
+        # The newest row stays: its number is where the next one counts on from. Only the oldest rows are looked at: those
+        # behind them are younger.
         done += move.connection.execute(
-            "DELETE FROM holdfast_event WHERE seq IN (SELECT seq FROM holdfast_event WHERE at <= ? AND seq < (SELECT max(seq) FROM holdfast_event)"
-            " ORDER BY seq LIMIT ?)",
-            (move.now - span(keep.events), limit),
+            "DELETE FROM holdfast_event WHERE seq IN (SELECT seq FROM (SELECT seq, at FROM holdfast_event ORDER BY seq LIMIT ?)"
+            " WHERE at <= ? AND seq < (SELECT max(seq) FROM holdfast_event))",
+            (limit, move.now - span(keep.events)),
         ).rowcount
     return done
