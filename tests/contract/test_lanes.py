@@ -329,6 +329,22 @@ async def test_a_charge_may_cost_more_than_one(world: World) -> None:  # E18
     assert await world.store.charge([[large._replace(amount=2)]]) == [None]
 
 
+async def test_what_is_given_back_can_be_taken_again_and_no_more(world: World) -> None:  # E18
+    day = Charge("owner:ann", "day", 2)
+    back = day._replace(amount=-1, limit=1 << 53)
+    assert await world.store.charge([[day], [day], [back]]) == [None, None, None]
+    assert await world.store.usage("owner:ann") == {"day": 1}
+    assert await world.store.charge([[day]]) == [None]
+    [refused] = await world.store.charge([[day]])
+    assert refused is not None
+    await world.advance("25h")  # what yesterday has paid is not today's
+    assert await world.store.charge([[back]]) == [None]
+    assert (await world.store.usage("owner:ann")).get("day", 0) == 0
+    assert await world.store.charge([[day], [day]]) == [None, None]
+    [refused] = await world.store.charge([[day]])
+    assert refused is not None
+
+
 async def test_a_rate_per_owner_is_refused_until_there_is_room_again(world: World) -> None:  # E26
     one = Charge("owner:ann", "rate", 2, 1, MINUTE)
     assert await world.store.charge([[one], [one]]) == [None, None]

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast import Holdfast, State
+from holdfast import Holdfast, JobFailed, Retry, Snooze, State
 from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.gates import Admit, Asking, GateAnswer, Hold, Reject
 from holdfast.domain.job import Claimed, Settlement
@@ -96,6 +96,41 @@ async def test_what_a_gate_rejects_fails_without_a_call_and_costs_no_quota(
         assert attempt.failure is not None
         assert attempt.failure.detail == "embargo: not to this country"
         assert await used(app) == 0
+
+
+# -- what is given back -----------------------------------------------------------------------------------------------
+async def test_an_attempt_that_was_begun_and_given_back_is_charged_once(file: Path) -> None:  # E18
+    app, begun = new_app("memory://", policies=file), 0
+
+    @app.task
+    async def send() -> str:
+        nonlocal begun
+        begun += 1
+        if begun <= 5:  # more often than the quota of the day has room for
+            raise Snooze("1ms")
+        return "sent"
+
+    async with app:
+        handle = await send.options(owner="ann").enqueue()
+        async with working(app):
+            assert await handle.result("10s") == "sent"
+        assert begun == 6
+        assert await used(app) == 1
+
+
+async def test_an_attempt_that_failed_is_not_given_back(file: Path) -> None:  # E18
+    app = new_app("memory://", policies=file)
+
+    @app.task(retry=Retry(2, base="1ms", jitter="none"))
+    async def send() -> None:
+        raise OSError("no")
+
+    async with app:
+        handle = await send.options(owner="ann").enqueue()
+        async with working(app):
+            with pytest.raises(JobFailed):
+                await handle.result("10s")
+        assert await used(app) == 1
 
 
 # -- quotas behind the dependency -------------------------------------------------------------------------------------

@@ -56,7 +56,9 @@ async def test_a_round_does_not_walk_over_what_is_kept(tmp_path: Path) -> None: 
     store = SqliteStore(str(tmp_path / "jobs.db"), clock, None)
     await store.open()
     await finish(store, JOBS)
-    assert await purge(store) == (0, pytest.approx(0, abs=300))  # all of them are young
+    done, steps = await purge(store)  # all of them are young
+    assert done == 0
+    assert steps <= 300
     clock.advance("2d")
     done, _ = await purge(store)
     assert done == LIMIT

@@ -121,7 +121,7 @@ class LaneStore(Protocol):
     # -- limits -----------------------------------------------------------------------------------------------------
     async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[Refusal | None]:
         """For each group of charges: take all of them, or none and the refusal that lasts longest. Days and months are of
-        UTC by the store's clock."""
+        UTC by the store's clock. A negative amount gives back, down to nothing: what an earlier period has paid is not given."""
 
     async def usage(self, scope: str) -> dict[str, int]:
         """How much of each period was used: {"day": 12, "month": 340}."""

@@ -28,6 +28,7 @@ from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.worker.brokered import Source
 from holdfast.worker.dependencies import TRIAL_SPAN, Dependencies
+from holdfast.worker.receipts import Receipts
 
 log = Log("holdfast.worker")
 
@@ -64,9 +65,10 @@ class Admitting:
         dependencies: Dependencies,
         settle: Callable[[Settlement, Claimed | None], None],
         source: Source,
+        receipts: Receipts | None = None,
     ) -> None:
-        """*source* is where jobs are claimed."""
-        self._source = source
+        """*source* is where jobs are claimed; *receipts* keep what they were charged."""
+        self._source, self._receipts = source, receipts or Receipts(engine.store)
         self._engine, self._dependencies, self._settle = engine, dependencies, settle
         self._groups: list[Group] = []
         self._homes: list[Group] = []
@@ -271,11 +273,13 @@ class Admitting:
         except StoreError as error:  # their leases are ours: better run them than let them hang
             log.warning("charge.failed", reason=str(error))
             return {}
-        return {
-            one.lease: self._put_off(refusal)
-            for (one, _), refusal in zip(groups, answers, strict=True)
-            if refusal is not None
-        }
+        refused: dict[Lease, Verdict] = {}
+        for (one, charges), refusal in zip(groups, answers, strict=True):
+            if refusal is None:
+                self._receipts.keep(one.lease, charges)
+            else:
+                refused[one.lease] = self._put_off(refusal)
+        return refused
 
     def _put_off(self, refusal: Refusal) -> Release:
         charge, wait = refusal.charge, refusal.resets_in

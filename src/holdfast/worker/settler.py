@@ -21,6 +21,7 @@ from holdfast.engine.observing import End
 from holdfast.engine.ports import Answer
 from holdfast.errors import StoreUnavailable
 from holdfast.logs import Log
+from holdfast.worker.receipts import Receipts
 
 log = Log("holdfast.worker")
 
@@ -37,6 +38,7 @@ class Settler:
     ) -> None:
         self._engine, self._settled, self._refused = engine, settled, refused
         self._store, self._clock, self._observers = engine.store, engine.clock, engine.observers
+        self.receipts = Receipts(engine.store)  #: of what attempts under way were charged
         self._waiting: list[End] = []
         self._sending: list[End] = []
         self._bell = asyncio.Event()
@@ -120,6 +122,7 @@ class Settler:
         while True:
             try:
                 answers = await self._store.settle(settlements)
+                await self.receipts.settled(settlements, answers)
                 self._expect(settlements)
                 self._tell(settlements, answers)
                 return self._observers.settled(batch, answers)

@@ -93,7 +93,7 @@ class Worker:
             self._tenure,
             self._slots,
             Serving(engine, self._queues),
-            Admitting(engine, self._dependencies, self._settler.put, source),
+            Admitting(engine, self._dependencies, self._settler.put, source, self._settler.receipts),
             source,
             self._under_way,
             self._settler,

@@ -203,7 +203,10 @@ class Lanes:
                 self._kept.meters[charge.scope] = start + charge.amount * (charge.per / charge.limit)
             else:
                 begins = period_begins(charge.period, now)
-                self._kept.used[charge.scope, charge.period] = begins, self._used(charge) + charge.amount
+                self._kept.used[charge.scope, charge.period] = (
+                    begins,
+                    max(self._used(charge) + charge.amount, 0),
+                )
         return None
 
     def _refusal(self, charge: Charge) -> Refusal | None:

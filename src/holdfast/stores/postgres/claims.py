@@ -89,7 +89,7 @@ class Claims:
         else:
             numbers = self._lanes.known(wanted.lanes)
             rows = await self._take(connection, wanted, numbers) or await self._take_anew(connection, wanted)
-        lane_of = await self._lanes.by_number(connection, (row["lane"] for row in rows))
+        lane_of = await self._lanes.by_number(connection, {row["lane"] for row in rows})
         return [claimed(row, lane_of) for row in rows]
 
     async def _take(

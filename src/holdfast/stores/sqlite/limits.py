@@ -80,7 +80,7 @@ def _charge_all(move: Move, group: Sequence[Charge]) -> Refusal | None:
         else:
             move.connection.execute(
                 "INSERT OR REPLACE INTO holdfast_usage (scope, period, begins, used) VALUES (?, ?, ?, ?)",
-                (one.scope, one.period, _begins(move, one.period), _used(move, one) + one.amount),
+                (one.scope, one.period, _begins(move, one.period), max(_used(move, one) + one.amount, 0)),
             )
     return None
 
