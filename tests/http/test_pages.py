@@ -51,6 +51,33 @@ async def test_events_and_dead_letters_come_in_pages_too(house: House) -> None: 
         assert kinds == [event.kind for event in await house.app.events(job_id=dead[0])]
 
 
+@pytest.mark.parametrize(
+    ("path", "rows", "name"), [("lanes", "lanes", "label"), ("queues", "queues", "name")]
+)
+async def test_lanes_and_queues_come_in_pages(path: str, rows: str, name: str) -> None:  # E66 E25
+    house = new_house()
+    long = "q" * 400 + "ü" * 100
+    wanted = [f"queue {number:03}" for number in range(250)] + [long]
+    task = house.app.tasks["note"]
+    for queue in wanted:
+        await task.options(queue=queue, owner="alice").enqueue("x")
+    async with house.client(headers=await house.as_(Role.OPERATOR)) as client:
+        seen: list[str] = []
+        cursor: str | None = None
+        pages = 0
+        while cursor is not None or not pages:
+            page = (await client.get(f"{API}/{path}", params={"cursor": cursor} if cursor else {})).json()
+            assert len(page[rows]) <= 100
+            assert all(row["waiting"] == 1 for row in page[rows])
+            seen += [row[name] for row in page[rows]]
+            cursor, pages = page["next"], pages + 1
+        assert seen == sorted(queue if name == "name" else f"{queue}/note" for queue in wanted)
+        assert (await client.get(f"{API}/{path}?limit=1000000")).json()["next"] is None
+        other = "queues" if path == "lanes" else "lanes"
+        strange = (await client.get(f"{API}/{path}?limit=250")).json()["next"]
+        assert (await client.get(f"{API}/{other}", params={"cursor": strange})).status_code == 400
+
+
 async def test_a_cursor_that_was_changed_or_is_anothers_is_refused(house: House) -> None:  # E66
     for owner in ("ann", "ben"):
         for n in range(3):

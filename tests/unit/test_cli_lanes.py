@@ -104,6 +104,30 @@ def test_an_unknown_job_cannot_be_explained(ids: list[str], capsys: Capture) -> 
     assert "nobody" in text
 
 
+# -- pages ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("command", "rows", "name"), [("lanes", "lanes", "label"), ("queues", "queues", "name")]
+)
+def test_lists_of_lanes_and_queues_are_read_in_pages(
+    capsys: Capture, command: str, rows: str, name: str
+) -> None:  # E25 E67
+    async def fill(app: Holdfast) -> None:
+        async def sweep() -> None: ...
+
+        task = app.task(sweep)
+        for number in range(120):
+            await task.options(queue=f"queue {number:03}").enqueue()
+
+    with_app(fill)
+    list_ = ["queues", "list"] if command == "queues" else ["lanes"]
+    first = answer(capsys, *list_)
+    assert len(first[rows]) == 100
+    assert first["next"] == first[rows][-1][name]
+    rest = answer(capsys, *list_, "--after", first["next"])
+    assert (len(rest[rows]), rest["next"]) == (20, None)
+    assert f"--after '{first['next']}'" in said(capsys, *list_)
+
+
 # -- lanes ------------------------------------------------------------------------------------------------------------
 def test_lanes_show_what_waits_and_what_holds_it(ids: list[str], capsys: Capture) -> None:  # E24 E67
     said(

@@ -14,7 +14,7 @@ from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
 from holdfast.engine.observing import Observers
 from holdfast.engine.ports import Answer
 from holdfast.metrics.counts import QUICK, Counts, Histogram
-from holdfast.metrics.names import FAMILIES, MOST_SETS, OTHER
+from holdfast.metrics.names import FAMILIES, MOST_QUEUES, MOST_SETS, OTHER
 
 LANE = Lane("mail", "send")
 
@@ -88,6 +88,18 @@ def test_shards_make_no_label_sets() -> None:  # E62
     for number in range(MOST_SETS + 50):
         settle(counts, Complete("null"), claimed(LANE._replace(dependency="bank", shard=f"tenant{number}")))
     assert list(counts.series) == [("send", "mail")]
+
+
+def test_queues_that_callers_name_do_not_take_the_labels_of_others() -> None:  # E62
+    own = {"send": "mail", "sweep": "night"}
+    counts = Counts(own.get)
+    for number in range(10_000):
+        settle(counts, Complete("1"), claimed(Lane(f"queue {number}", "send")))
+    settle(counts, Complete("1"), claimed(Lane("mail", "send")))
+    settle(counts, Complete("1"), claimed(Lane("night", "sweep")))
+    assert len(counts.series) == MOST_QUEUES + 3
+    assert {("send", "mail"), ("send", OTHER), ("sweep", "night")} <= counts.series.keys()
+    assert sum(counts.series["send", OTHER].succeeded) == 10_000 - MOST_QUEUES
 
 
 def test_codes_made_up_by_handlers_are_bounded() -> None:  # E62

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.job import Lane
-from holdfast.domain.lanes import Cause, Dependency, Held, Scope, ScopeKind, holding
+from holdfast.domain.lanes import Cause, Dependency, Held, HoldIndex, Scope, ScopeKind, holding
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 KINDS = (ScopeKind.QUEUE, ScopeKind.TASK, ScopeKind.LANE, ScopeKind.DEPENDENCY)
@@ -66,3 +66,11 @@ def test_the_hold_that_lasts_longest_keeps_a_lane(found: list[Held], lane: Lane)
         assert kept in covering
         for held in covering:
             assert kept.until is None or (held.until is not None and held.until <= kept.until)
+
+
+@given(st.lists(holds(), max_size=8), lanes)
+def test_an_index_of_holds_finds_the_same(found: list[Held], lane: Lane) -> None:  # E27
+    by_all, by_index = holding(found, lane), HoldIndex(found).holding(lane)
+    assert (by_all is None) == (by_index is None)
+    if by_all is not None and by_index is not None:
+        assert by_all.until == by_index.until
