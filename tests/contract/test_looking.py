@@ -61,9 +61,11 @@ async def test_depths_count_what_waits_due_now_or_later_lane_by_lane(world: Worl
     assert await world.store.lanes() == {LANE, other}
     assert await world.store.depths() == {LANE: 3, other: 1}
     assert await world.store.depths({other}) == {other: 1}
+    assert await world.store.waiting_lanes() == {LANE, other}
     for claimed in await world.claim(limit=10, lane=other):
         await world.settle(claimed, done())
     assert await world.store.depths({other}) == {other: 0}
+    assert await world.store.waiting_lanes() == {LANE}
 
 
 async def test_who_begins_at_the_newest_event_sees_what_is_new(world: World) -> None:  # E60

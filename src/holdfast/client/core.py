@@ -23,6 +23,8 @@ from holdfast.errors import UsageError
 T = TypeVar("T")
 
 PREFIX = "/api/v1"
+#: How many rows of a list that is read whole one page holds.
+PAGE = 500
 #: Of the states of a job, those that are ends.
 ENDED = frozenset({"complete", "failed", "cancelled"})
 #: A quiet stream gives a sign of life every 15 s: one that is silent for so long is dead.

@@ -9,7 +9,7 @@ import httpx2
 
 from holdfast.client import calls
 from holdfast.client.call import Call
-from holdfast.client.core import Answer, Core, Waiting, media_of, no_counting, no_operation, stream_call
+from holdfast.client.core import PAGE, Answer, Core, Waiting, media_of, no_counting, no_operation, stream_call
 from holdfast.client.errors import ClientError
 from holdfast.client.eventstream import MEDIA_TYPE, Reader, StreamEvent
 from holdfast.client.repeating import Patience
@@ -219,10 +219,22 @@ class Client:
         return self.send(calls.resume_scope(kind=kind, name=name))
 
     def queues(self) -> list[QueueView]:
-        return self.send(calls.list_queues()).queues
+        """Return all queues, page by page."""
+        page = self.send(calls.list_queues(limit=PAGE))
+        found = page.queues
+        while page.next is not None:
+            page = self.send(calls.list_queues(cursor=page.next, limit=PAGE))
+            found += page.queues
+        return found
 
     def lanes(self) -> list[LaneView]:
-        return self.send(calls.list_lanes()).lanes
+        """Return all lanes, page by page."""
+        page = self.send(calls.list_lanes(limit=PAGE))
+        found = page.lanes
+        while page.next is not None:
+            page = self.send(calls.list_lanes(cursor=page.next, limit=PAGE))
+            found += page.lanes
+        return found
 
     def breakers(self) -> list[OutlookView]:
         return self.send(calls.list_breakers()).breakers

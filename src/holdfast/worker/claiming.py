@@ -168,7 +168,7 @@ class Claiming:
         # Asked before the lines: what is taken back from a lost worker is in line after that.
         if self._is_busy() or (await self._engine.counts())["processing"]:
             return False
-        waiting = await self._engine.store.depths(await self._serving.lanes())
+        waiting = await self._engine.store.depths(await self._serving.all_lanes())
         return not any(waiting.values()) and not self._is_busy()
 
     def _is_busy(self) -> bool:

@@ -33,6 +33,7 @@ from holdfast.domain.rules import broken_rules
 from holdfast.engine.artefacts import split_result
 from holdfast.engine.ports import EVERY, FIRST, Page
 from holdfast.stores.memory.census import census
+from holdfast.stores.memory.intake import in_line
 from holdfast.stores.memory.tables import Job, Live, Tables
 from holdfast.stores.shapes import read_cursor
 
@@ -76,6 +77,9 @@ class Looking:
 
     async def lanes(self) -> set[Lane]:
         return set(self._tables.lanes)
+
+    async def waiting_lanes(self) -> set[Lane]:
+        return {job.lane for job in in_line(self._tables, self._tables.clock.now())}
 
     async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
         depths = {lane: 0 for lane in self._tables.lanes if lanes is None or lane in lanes}

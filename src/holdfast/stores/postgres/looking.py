@@ -110,6 +110,9 @@ class Looking:
     async def lanes(self) -> set[Lane]:
         return set((await self._numbered_lanes()).values())
 
+    async def waiting_lanes(self) -> set[Lane]:
+        return {Lane(*row) for row in await self._rows(SQL["waiting_lanes"])}
+
     async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
         wanted = None if lanes is None else frozenset(lanes)
         known = {

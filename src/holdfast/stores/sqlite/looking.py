@@ -31,6 +31,7 @@ from holdfast.stores.shapes import EVENTS_PER_ROW, from_json, read_cursor, read_
 from holdfast.stores.sqlite import standing
 from holdfast.stores.sqlite.connection import connect, translate
 from holdfast.stores.sqlite.finding import Finder, SqliteCondition
+from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.phases import DEFERRED, IN_LINE
 from holdfast.stores.sqlite.times import moment
 
@@ -111,6 +112,10 @@ class Looking:
 
     async def lanes(self) -> set[Lane]:
         return set(self._numbered_lanes().values())
+
+    async def waiting_lanes(self) -> set[Lane]:
+        rows = self._rows(SQL["waiting_lanes"])
+        return {Lane(row[0], row[1], row[2], row[3], bool(row[4])) for row in rows}
 
     async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
         wanted = None if lanes is None else frozenset(lanes)
