@@ -11,7 +11,7 @@ import pytest
 from holdfast import Holdfast, JobFailed, Retry, Snooze, State
 from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.gates import Admit, Asking, GateAnswer, Hold, Reject
-from holdfast.domain.job import Claimed, Settlement
+from holdfast.domain.job import Claimed, Lane, Settlement
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.verdict import Failure, Release, RetryAfter
 from holdfast.domain.waits import Reason
@@ -218,3 +218,33 @@ async def test_a_breaker_that_is_found_open_after_the_claim_costs_no_quota(world
     [refused] = world.settled
     assert isinstance(refused.verdict, Release)
     assert (refused.verdict.reason, await used(world.app)) == (Reason.BREAKER_OPEN, 0)
+
+
+# -- very many groups ---------------------------------------------------------------------------------------------------
+async def test_of_very_many_shards_a_claim_asks_a_few_and_none_is_forgotten() -> None:  # E25
+    clock, asked = ManualClock(), list[Lane]()
+    app = Holdfast("memory://", clock=clock)
+    app.task(name="note")(send)
+    app.task(name="send", depends_on="gateway")(send)
+    engine = await app.engine()
+
+    class Empty:
+        async def claim(self, session: object, lanes: list[Lane], limit: int, **_: object) -> list[Claimed]:
+            asked.extend(lanes)
+            clock.advance("5ms")
+            return []
+
+    one = Admitting(engine, Dependencies(engine, lambda: None), lambda *_: None, cast(Source, Empty()))
+    shards = [Lane("default", "send", "gateway", f"shard {number}") for number in range(1000)]
+    note = Lane("default", "note")
+    await one.refresh([note, Lane("default", "send", "gateway"), *shards])
+    session = await engine.store.open_session("w1", timedelta(hours=1))
+    claims = 0
+    while len(set(asked)) < 1002 and claims < 200:
+        before = len(asked)
+        for _ in range(2):  # every second time the own lanes of tasks come first
+            await one.claim(session, 10)
+        assert note in asked[before:]
+        assert len(asked) - before <= 4 * 60
+        claims += 2
+    assert len(set(asked)) == 1002

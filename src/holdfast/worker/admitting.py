@@ -73,6 +73,7 @@ class Admitting:
         self._groups: list[Group] = []
         self._homes: list[Group] = []
         self._odd = False
+        self._unasked: Group | None = None  #: where the last claim has stopped asking
         self._joined: tuple[list[Group], list[Lane]] = [], []
         self._turn = 0
         self._weights: dict[str, float] = {}
@@ -127,18 +128,26 @@ class Admitting:
     async def claim(self, session: Session, wanted: int) -> list[Admitted]:
         """Up to *wanted* jobs that may start."""
         turned, now = self._in_turn(), self._engine.clock.monotonic()
-        resting = [one for one in turned if one.rests_until > now]  # before those asked now rest, too
-        found = await self._claim_from([one for one in turned if one.rests_until <= now], session, wanted)
-        return found or await self._claim_from(resting, session, wanted)
+        many = len(turned) - len(self._homes) > MANY
+        resting = [one for one in turned if one.rests_until > now and not (many and one.home)]
+        awake = [one for one in turned if one.rests_until <= now or (many and one.home)]
+        found = await self._claim_from(awake, session, wanted)
+        if found or self._unasked is not None:
+            return found
+        return await self._claim_from(resting, session, wanted)
 
     def _in_turn(self) -> list[Group]:
         """The groups in the order to ask them, another one first each time. Callers can make very many, by shards of a
         dependency: every second time those of tasks' own lanes come first, of which there are no more than tasks."""
         groups = self._groups
-        self._turn = (self._turn + 1) % max(1, len(groups))
+        if self._unasked is None:
+            self._turn = (self._turn + 1) % max(1, len(groups))
+        elif self._unasked in groups:
+            self._turn = groups.index(self._unasked)
+        self._unasked = None
         turned = groups[self._turn :] + groups[: self._turn]
         self._odd = not self._odd
-        if len(groups) <= MANY or self._odd:
+        if len(groups) - len(self._homes) <= MANY or self._odd:
             return turned
         return self._homes + [group for group in turned if not group.home]
 
@@ -147,8 +156,10 @@ class Admitting:
         until = self._engine.clock.monotonic() + LONGEST_ROUND
         for place, group in enumerate(groups):
             left = wanted - len(admitted)
-            if left <= 0 or (place >= MANY and self._engine.clock.monotonic() > until):
-                self._turn += max(0, place - 1 - len(self._homes))  # those are next
+            if left <= 0:
+                break
+            if place >= MANY + len(self._homes) and self._engine.clock.monotonic() > until:
+                self._unasked = group
                 break
             if group.dependency is None:
                 admitted += await self._admit(await self._ask(session, group, left), None)
