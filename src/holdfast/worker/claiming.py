@@ -59,6 +59,7 @@ class Claiming:
         self._second_bell = asyncio.Event()
         self._flood = asyncio.Event()  #: there is more than one hand can claim
         self._stopping = asyncio.Event()
+        self._refreshing: asyncio.Task[None] | None = None
 
     def ring(self) -> None:
         """A slot is free, or something else that a claimer waits for has happened."""
@@ -75,6 +76,8 @@ class Claiming:
         along = attempts.create_task(self._claim_along(attempts), name="second hand")
         await self._claim_until_stopped(attempts)
         await along
+        if self._refreshing is not None:
+            self._refreshing.cancel()
 
     async def _claim_until_stopped(self, attempts: asyncio.TaskGroup) -> None:
         poll = self._engine.settings.poll.total_seconds()
@@ -82,7 +85,12 @@ class Claiming:
         while not self._stopping.is_set():
             self._bell.clear()
             if self._engine.clock.monotonic() > refreshed_at + REFRESH_EVERY:
-                await self._refresh_lanes()
+                if refreshed_at == -math.inf:
+                    await self._refresh_lanes()
+                elif (
+                    self._refreshing is None or self._refreshing.done()
+                ):  # beside the claims: lanes may be very many
+                    self._refreshing = attempts.create_task(self._refresh_lanes(), name="lanes")
                 refreshed_at = self._engine.clock.monotonic()
             if self._tenure.session is None:  # looked at last: it may end while the lanes are asked for
                 await self._begin_again()
@@ -177,6 +185,7 @@ class Claiming:
     async def _refresh_lanes(self) -> None:
         try:
             await self._admitting.refresh(await self._serving.lanes())
+            self._bell.set()  # who waits for work may wait for it in other lanes
         except StoreError as error:
             log.warning("lanes.waits", reason=str(error))
 

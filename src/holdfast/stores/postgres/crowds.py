@@ -64,7 +64,7 @@ class Crowd:
         self.roster.wake(self._clock.monotonic())
         await self._look_at_events(connection)
         if not self.rests:
-            for _ in range(1 if self._walked else PIECES):
+            for _ in range(1 if self._walked or len(self.roster) else PIECES):
                 if not await self._walk(connection):
                     break
 

@@ -7,7 +7,7 @@ only who is placed. The statement is `holdfast.stage` (migration 0004).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -28,7 +28,7 @@ _EVERY = 0.05
 #: Looking at who entered lately is cheap. A look at all that is unplaced finds as well who entered in a transaction that was
 #: open for longer; it is repeated after so many times its own duration, and not before a second has passed.
 _LATELY = 10_000_000
-_PATIENCE, _AT_LEAST, _LONG = 20, 1.0, 0.05
+_PATIENCE, _AT_LEAST, _LONG = 20, 1.0, 0.02
 #: How many batches one round of the duty places: other duties wait for it.
 _ROUNDS = 10
 
@@ -50,7 +50,10 @@ class Stager:
     def __init__(self, lanes: LaneNumbers, clock: Clock) -> None:
         self._lanes, self._clock = lanes, clock
         self._lines: set[tuple[int, int]] = set()  #: (lane, prio) of fair lanes that had newcomers
-        self._look_at = self._stage_at = self._duty_at = 0.0
+        self._look_at: dict[
+            Lane, float
+        ] = {}  #: by the first fair lane of those that are claimed from together
+        self._stage_at = self._duty_at = 0.0
 
     async def after_enqueue(self, connection: asyncpg.Connection[Any], batches: Iterable[Batch]) -> None:
         """Place what we have just enqueued; whoever waits may be claimed as soon as we are done."""
@@ -58,9 +61,11 @@ class Stager:
         numbers = await self._lanes.make(connection, (batch.spec.lane for batch in fair))
         lines = {(numbers[batch.spec.lane], -batch.spec.priority) for batch in fair}
         self._know(lines)
-        short = sum(map(len, fair)) <= _ROUNDS * BATCH
-        while await self._stage(connection, lines, lately=short) >= BATCH:
-            pass
+        jobs = sum(map(len, fair))
+        placed, moved = 0, BATCH
+        while placed < jobs and moved >= BATCH:
+            moved = await self._stage(connection, lines, lately=jobs <= _ROUNDS * BATCH)
+            placed += moved
 
     async def place(self, connection: asyncpg.Connection[Any], lines: Collection[tuple[int, int]]) -> None:
         """Place newcomers of these lines, which a claim is about to look at."""
@@ -68,17 +73,29 @@ class Stager:
 
     async def before_claim(self, connection: asyncpg.Connection[Any], lanes: Collection[Lane]) -> None:
         """Place newcomers of these lanes, unless that was done just now."""
-        if not any(lane.fair for lane in lanes):
+        fair = [lane for lane in lanes if lane.fair]
+        if not fair:
             return
         now = self._clock.monotonic()
-        if now >= self._look_at:
-            await self.all(connection, rounds=1)
+        if now >= self._look_at.get(fair[0], 0.0):
+            await self._place_in(connection, fair)
         elif now >= self._stage_at:
             await self._stage(connection, self._lines, lately=True)
 
     async def after_nothing(self, connection: asyncpg.Connection[Any], lanes: Collection[Lane]) -> bool:
         """A claim of these lanes found nobody: look for newcomers, however short the last look was ago; whether there were any."""
-        return any(lane.fair for lane in lanes) and await self.all(connection, rounds=1) > 0
+        fair = [lane for lane in lanes if lane.fair]
+        return bool(fair) and await self._place_in(connection, fair) > 0
+
+    async def _place_in(self, connection: asyncpg.Connection[Any], fair: Sequence[Lane]) -> int:
+        """Place newcomers of these lanes, whenever they came; how many there were."""
+        began = self._clock.monotonic()
+        lines = {(lane, prio) for lane, prio in await connection.fetch(SQL["lines"], self._lanes.known(fair))}
+        self._know(lines)
+        staged = await self._stage(connection, lines, lately=False)
+        now = self._clock.monotonic()
+        self._look_at[fair[0]] = now + max(_AT_LEAST, _PATIENCE * (now - began))
+        return staged
 
     async def by_duty(self, connection: asyncpg.Connection[Any]) -> int:
         """`all`; less often where that takes long: beside a snapshot that is held open a look walks over all who were ever there."""
@@ -92,7 +109,6 @@ class Stager:
 
     async def all(self, connection: asyncpg.Connection[Any], rounds: int = _ROUNDS) -> int:
         """Place everybody, in any fair lane; how many there were."""
-        began = self._clock.monotonic()
         rows = await connection.fetch(SQL["fair_lines"], UNPLACED)
         waiting = {(lane, prio) for lane, prio in rows}
         self._know(waiting)
@@ -100,8 +116,6 @@ class Stager:
         while moved >= BATCH and rounds > 0:
             moved = await self._stage(connection, waiting, lately=False)
             staged, rounds = staged + moved, rounds - 1
-        now = self._clock.monotonic()
-        self._look_at = now + max(_AT_LEAST, _PATIENCE * (now - began))
         return staged
 
     def _know(self, lines: Collection[tuple[int, int]]) -> None:

@@ -60,7 +60,7 @@ class Crowd:
         self._newest_job = max((row[0] for row in rows), default=self._newest_job)
         self.add((lane, prio, owner) for _, lane, prio, owner, waits in rows if waits)
         if not self.rests(move):
-            for _ in range(1 if self._walked else PIECES):
+            for _ in range(1 if self._walked or len(self.roster) else PIECES):
                 if not self._walk(move):
                     break
 
