@@ -1,4 +1,4 @@
-"""Ten thousand lanes on PostgreSQL, counted in statements, in what these are given, and in blocks that they read (H4)."""
+"""Ten thousand lanes on PostgreSQL, counted in statements, in what these are given, and in blocks that they read."""
 
 from __future__ import annotations
 

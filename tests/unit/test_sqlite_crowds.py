@@ -1,4 +1,4 @@
-"""What a claim costs among ten thousand lanes on SQLite, counted in steps of its virtual machine and in statements (H4)."""
+"""What a claim costs among ten thousand lanes on SQLite, counted in steps of its virtual machine and in statements."""
 
 from __future__ import annotations
 

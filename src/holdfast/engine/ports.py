@@ -384,7 +384,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         """Every lane that was ever used. Costs the same however many jobs wait."""
 
     async def waiting_lanes(self) -> set[Lane]:
-        """Every lane that has jobs in line now. Costs the same however many lanes are empty, and however many jobs wait."""
+        """Every lane that has jobs waiting now. Costs the same however many lanes are empty, and however many jobs wait."""
 
     async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
         """How many jobs wait in each of these lanes (None: in all), due now or later. Counts them one by one."""

@@ -36,7 +36,7 @@ log = Log("holdfast.worker")
 #: A group that had nothing is left alone while others have plenty, for so many times as long as it took to ask it, and half a
 #: second at the most: each group is a statement of its own, and asking in vain shall not take more than a hundredth of the time.
 PATIENCE, LONGEST_REST = 100, 0.5
-#: More groups than this are not asked for longer than so many seconds by one claim; the next one goes on behind them.
+#: One claim asks more groups than this only for this many seconds; the next claim goes on behind them.
 MANY, LONGEST_ROUND = 32, 0.1
 #: When a gate does not say until when it holds.
 ASK_AGAIN = timedelta(seconds=30)

@@ -17,7 +17,7 @@ from holdfast.logs import Log
 
 log = Log("holdfast.worker")
 
-#: How many are remembered: of an attempt whose lease was lost nobody hears again.
+#: How many are remembered: an attempt whose lease was lost is never settled here.
 MOST = 10_000
 #: What is given back always fits.
 _ANY = 1 << 53

@@ -13,7 +13,7 @@ log = Log("holdfast.worker")
 
 #: How often a worker looks whether jobs wait for tasks that it does not have.
 WARN_EVERY = 30.0
-#: Up to this many lanes are all served. Of more, those that have jobs, and for so many seconds after they had some.
+#: Up to this many lanes are all served. Of more, those that have jobs, and for this many seconds those that had some.
 MANY, SERVE_FOR = 1000, 3600.0
 
 

@@ -1,6 +1,6 @@
 """Claims over many lanes: which lines have jobs waiting is kept in a roster, so that a claim looks at a few lines only.
 
-The roster learns of lines in two ways. New jobs are told of by events. All other lines with jobs are found by a walk along the
+The roster learns of lines in two ways. Events tell of new jobs. All other lines with jobs are found by a walk along the
 index that goes on from claim to claim and takes one step for each line, however long it is; it rests for many times as long as
 it took. A line whose jobs another process has just locked looks empty: it is dropped, and the walk finds it again.
 """
@@ -79,8 +79,8 @@ class Crowd:
             return
         rows = await connection.fetch(SQL["arrived"], self._event, EVENTS)
         if rows:
-            self._event = rows[0]["seq"]
-            await self._add(connection, [row[1:] for row in rows[1:]])
+            self._event = max(row["seq"] for row in rows)
+            await self._add(connection, [row[1:] for row in rows if row["lane"] is not None])
 
     async def walk_round(self, connection: asyncpg.Connection[Any]) -> bool:
         """Go on with the walk until it finds lines, or has come round; whether it has found any."""

@@ -247,7 +247,7 @@ class PostgresStore(Hints):
     async def _claim_from(
         self, crowd: Crowd, connection: asyncpg.Connection[Any], wanted: Wanted
     ) -> list[Claimed]:
-        """Claim over very many lanes: from a few lines in turn, whoever's they are."""
+        """Claim over very many lanes: from a few lines, which take turns."""
         await crowd.look(connection)
         found: list[Claimed] = []
         levels = self._claims.levels()

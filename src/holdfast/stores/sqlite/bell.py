@@ -75,7 +75,7 @@ class Bell:
         if many is not None:
             rows = self._waiting().fetchall()
             waiting = [many[lane] for lane, _, _ in rows if lane in many]
-            unseen = len(rows) == FEW or not waiting  # there may be more of them, or somebody is due
+            unseen = len(rows) == FEW or not waiting  # there may be more of them, or a job is due
             return unseen or bool(open_lanes(self._connection, now, waiting, trial=False))
         unheld = open_lanes(self._connection, now, lanes, trial=False)
         return unheld is lanes or self._look(self._sql(unheld))
@@ -85,7 +85,7 @@ class Bell:
         question = self._question_of(lanes)
         if question.many is not None:
             rows = self._waiting().fetchall()
-            # If there are more lines behind those, nobody knows: a claim will find out.
+            # If there are more lines behind those, a claim has to find out.
             if len(rows) == FEW or any(lane in question.many for lane, _, _ in rows):
                 return True
         return self._look(question.sql)

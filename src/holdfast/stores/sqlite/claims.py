@@ -147,7 +147,7 @@ def _pick(move: Move, rota: Rota, lines: Sequence[Line], limit: int) -> list[int
 
 
 def _pick_from_crowd(move: Move, rota: Rota, crowd: Crowd, limit: int, trial: bool) -> list[int]:
-    """The same over very many lanes: a few lines in turn, whoever's they are."""
+    """The same over very many lanes: from a few lines, which take turns."""
     levels = rota.next()
     crowd.look(move)
     picked: list[int] = []

@@ -78,6 +78,6 @@ class SqliteErrands:
         if not anything:
             return []
         found = await self._transaction.execute(_LANES, to_json(list(tasks)))
-        lanes = [Lane._make((*told, bool(fair))) for _, *told, fair in found]
+        lanes = [Lane._make((*names, bool(fair))) for _, *names, fair in found]
         rows = await self._transaction.execute(SQL["holding"], named(lanes), micros(await self.now()), False)
         return [found[place][0] for (place,) in rows]

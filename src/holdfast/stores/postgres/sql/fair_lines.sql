@@ -1,4 +1,4 @@
--- Every (lane, prio) of fair lanes in which somebody is not placed yet: two index steps for each line that has anybody.
+-- Every (lane, prio) of fair lanes in which some jobs are not placed yet: two index steps for each line that has jobs.
 -- $1 where moments begin
 WITH RECURSIVE t AS (
     (SELECT x.lane, x.prio FROM holdfast.ready x ORDER BY x.lane, x.prio LIMIT 1)
