@@ -25,6 +25,8 @@ FEW = 64
 EVENTS, STEPS, PIECES = 500, 100, 10
 #: In how many rounds it claims, and how many lines it looks at while all of them are held.
 ROUNDS, MOST_HELD = 8, 1000
+#: Events are looked at this often without a wake-up.
+LOOK_EVERY = 0.05
 #: That nothing is held at all is believed for this long. It only saves looking: the claim's own statement passes by what is held.
 BELIEF = 0.05
 #: The walk rests for this many times as long as it took, and for this long at the least.
@@ -48,7 +50,8 @@ class Crowd:
         self._event: int | None = None  #: the last that was looked at
         self._at, self._took = START, 0.0
         self._walked = False  #: the walk has come round once
-        self._rests_until = self._believed_until = 0.0
+        self._rests_until = self._believed_until = self._look_at = 0.0
+        self._rings: int | None = None
 
     async def serve(self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane]) -> None:
         """From now on this is about *lanes*. One that does not exist yet is known when a job is seen in it."""
@@ -59,10 +62,14 @@ class Crowd:
             self._rests_until, self._walked = 0.0, False
 
     # -- learning -----------------------------------------------------------------------------------------------------
-    async def look(self, connection: asyncpg.Connection[Any]) -> None:
-        """Learn of new jobs, and go on with the walk unless it rests."""
-        self.roster.wake(self._clock.monotonic())
-        await self._look_at_events(connection)
+    async def look(self, connection: asyncpg.Connection[Any], rings: int) -> None:
+        """Learn of new jobs, and go on with the walk unless it rests. *rings* counts wake-ups: without one since the last look
+        there are most likely no new jobs, and the events are not looked at again at once."""
+        now = self._clock.monotonic()
+        self.roster.wake(now)
+        if rings != self._rings or now >= self._look_at:
+            self._rings, self._look_at = rings, now + LOOK_EVERY
+            await self._look_at_events(connection)
         if not self.rests:
             for _ in range(1 if self._walked or len(self.roster) else PIECES):
                 if not await self._walk(connection):

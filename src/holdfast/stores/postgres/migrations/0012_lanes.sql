@@ -38,7 +38,7 @@ END $$;
 
 -- stage, as before, but for all these lines at once: what it costs does not grow with the lines that have no newcomers.
 CREATE OR REPLACE FUNCTION holdfast.stage(lanes int[], prios int[], since bigint, most int, unplaced bigint, step bigint)
-RETURNS int LANGUAGE plpgsql AS $$
+RETURNS int LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     my_lanes int[];
     my_prios int[];

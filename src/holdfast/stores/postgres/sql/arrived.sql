@@ -1,7 +1,7 @@
 -- Which lines new jobs entered, by the events that tell of them. The jobs of one event share a line, unless its first and last
 -- differ. One row has the number of the last event only. $1 the last event that was looked at, $2 limit
 WITH x AS MATERIALIZED (
-    SELECT seq, kind, CASE kind WHEN 1 THEN job_ids END AS job_ids FROM holdfast.event WHERE seq > $1::bigint ORDER BY seq LIMIT $2::int
+    SELECT seq, kind, CASE kind WHEN 1 THEN job_ids END AS job_ids FROM holdfast.event WHERE seq > (SELECT $1::bigint) ORDER BY seq LIMIT (SELECT $2::int)
 ), e AS MATERIALIZED (
     SELECT seq, job_ids FROM x WHERE kind = 1
 ), ends AS MATERIALIZED (

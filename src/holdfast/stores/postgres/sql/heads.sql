@@ -1,5 +1,6 @@
--- Whose job is next in each of these lines; those without jobs are left out. $1 lanes, $2 prios
+-- Whose job is next in each of these lines; those without jobs are left out. Behind SELECT, so that it is planned once.
+-- $1 lanes, $2 prios
 SELECT p.lane, p.prio, j.owner
-  FROM unnest($1::int[], $2::smallint[]) AS p(lane, prio)
+  FROM unnest((SELECT $1::int[]), (SELECT $2::smallint[])) AS p(lane, prio)
  CROSS JOIN LATERAL (SELECT x.id FROM holdfast.ready x WHERE x.lane = p.lane AND x.prio = p.prio ORDER BY x.ord, x.id LIMIT 1) h
  CROSS JOIN LATERAL (SELECT owner FROM holdfast.job WHERE id = h.id OFFSET 0) j
