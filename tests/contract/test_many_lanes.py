@@ -111,6 +111,17 @@ async def test_lanes_behind_breakers_are_passed_by_until_these_close(world: Worl
     assert [one.lane.shard for one in await drain(world, session, [*lanes, BOBS], 10)] == ["shard 7"]
 
 
+async def test_a_trial_passes_the_breaker_of_many_lanes(world: World) -> None:  # E22
+    session = await world.session()
+    lanes = [Lane(f"queue {number}", "convert", "gateway") for number in range(100)]
+    await fill(world, lanes)
+    opened = Breaker(state=BreakerState.OPEN, version=1)
+    assert await world.store.swap_breaker(Dependency("gateway"), opened, holds=True)
+    assert await world.store.claim(session, lanes, 10) == []
+    assert len(await world.store.claim(session, lanes, 1, trial=True)) == 1
+    assert await world.store.claim(session, lanes, 10) == []
+
+
 async def test_what_comes_back_is_claimed_again(world: World) -> None:  # E5
     session = await world.session()
     jobs = await fill(world, FAIR[:100], owner="alice")

@@ -132,6 +132,8 @@ class Crowd:
         self, connection: asyncpg.Connection[Any], levels: Sequence[str], most: int, trial: bool
     ) -> list[Line]:
         """Take up to *most* lines that nothing holds out of the roster; held lines are put aside. None: it lists no others."""
+        if trial:  # it passes the breaker that they were put aside for
+            self.roster.wake()
         for _ in range(0, MOST_HELD, most):
             chosen = [line for line in self.roster.choose(levels, most) if line.lane in self.lanes]
             held = await self._held(connection, {line.lane for line in chosen}, trial) if chosen else set()
