@@ -29,6 +29,7 @@ class Bell:
         self._lines, self._clock, self._channel = lines, clock, channel
         self._events: dict[Hashable, asyncio.Event] = {}
         self.rings = 0  #: heard here, so far
+        self.calls = 0  #: those of them that may mean new work
         self._sending: asyncio.Task[None] | None = None
         self._wanted = False
         self._listener: asyncpg.Connection[Any] | None = None
@@ -45,6 +46,7 @@ class Bell:
 
     def ring(self) -> None:
         """Wake who waits here and elsewhere."""
+        self.calls += 1
         self.ring_here()
         self._wanted = True
         if self._sending is None:
@@ -107,6 +109,7 @@ class Bell:
 
     def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
         self.keys_wait = self.keys_wait or payload == KEYS
+        self.calls += 1
         self.ring_here()
 
     def abandon(self) -> None:

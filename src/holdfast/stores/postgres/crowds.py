@@ -51,7 +51,7 @@ class Crowd:
         self._at, self._took = START, 0.0
         self._walked = False  #: the walk has come round once
         self._rests_until = self._believed_until = self._look_at = 0.0
-        self._rings: int | None = None
+        self._calls: int | None = None
 
     async def serve(self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane]) -> None:
         """From now on this is about *lanes*. One that does not exist yet is known when a job is seen in it."""
@@ -62,13 +62,13 @@ class Crowd:
             self._rests_until, self._walked = 0.0, False
 
     # -- learning -----------------------------------------------------------------------------------------------------
-    async def look(self, connection: asyncpg.Connection[Any], rings: int) -> None:
-        """Learn of new jobs, and go on with the walk unless it rests. *rings* counts wake-ups: without one since the last look
+    async def look(self, connection: asyncpg.Connection[Any], calls: int) -> None:
+        """Learn of new jobs, and go on with the walk unless it rests. *calls* counts wake-ups: without one since the last look
         there are most likely no new jobs, and the events are not looked at again at once."""
         now = self._clock.monotonic()
         self.roster.wake(now)
-        if rings != self._rings or now >= self._look_at:
-            self._rings, self._look_at = rings, now + LOOK_EVERY
+        if calls != self._calls or now >= self._look_at:
+            self._calls, self._look_at = calls, now + LOOK_EVERY
             await self._look_at_events(connection)
         if not self.rests:
             for _ in range(1 if self._walked or len(self.roster) else PIECES):

@@ -248,7 +248,7 @@ class PostgresStore(Hints):
         self, crowd: Crowd, connection: asyncpg.Connection[Any], wanted: Wanted
     ) -> list[Claimed]:
         """Claim over very many lanes: from a few lines, which take turns."""
-        await crowd.look(connection, self._bell.rings)
+        await crowd.look(connection, self._bell.calls)
         found: list[Claimed] = []
         levels = self._claims.levels()
         for _ in range(ROUNDS):
