@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Holdfast, UsageError
-from holdfast.worker.sizing import Slots
+from holdfast.worker.sizing import IDLE, Slots
 
 
 def run(slots: Slots, rounds: int, seconds: float, task: str = "t", start: float = 0.0) -> float:
@@ -51,6 +51,21 @@ def test_a_task_that_always_takes_long_is_not_slow() -> None:  # E26
         now += 1.1
         for place in range(count):
             slots.ended("long" if place % 2 else "short", 5.0 if place % 2 else 0.1, now)
+    assert slots.count == 32
+
+
+def test_it_begins_again_at_the_least_after_a_while_without_work() -> None:  # E26
+    slots = Slots(32, 4, 0.0)
+    now = run(slots, 60, 0.5)
+    slots.idle(now)
+    slots.idle(now + IDLE / 2)
+    slots.started(now + IDLE / 2)  # one job comes: the time without work begins anew
+    slots.ended("t", 0.5, now + IDLE / 2 + 0.5)
+    slots.idle(now + IDLE)
+    assert slots.count == 32
+    slots.idle(now + 2 * IDLE)
+    assert slots.count == 4
+    run(slots, 60, 0.5, start=now + 3 * IDLE)
     assert slots.count == 32
 
 

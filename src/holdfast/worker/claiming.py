@@ -138,6 +138,8 @@ class Claiming:
             admitted = await self._claim(session, wanted)
         finally:
             self._asked -= wanted
+        if not admitted and not self._is_busy():
+            self._slots.idle(self._engine.clock.monotonic())
         if self._stopping.is_set():  # told to stop while the claim was on its way
             for one in admitted:
                 self._settler.give_back(one.claimed)
