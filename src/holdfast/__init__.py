@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from holdfast.domain.limiter import LimiterPolicy
     from holdfast.domain.limits import Limit, Limits
     from holdfast.domain.moves import MOVES, State
+    from holdfast.domain.notice import Notice
+    from holdfast.domain.outbox import Delivered, Message, Undelivered
     from holdfast.domain.outside import Done, Failed, PutBack, Reply, Report
     from holdfast.domain.policy import Retry
     from holdfast.domain.schedule import Cron, Every
@@ -66,6 +68,7 @@ __all__ = [
     "Conflict",
     "Cron",
     "DeadLetter",
+    "Delivered",
     "DependencyCall",
     "DependencyHeld",
     "Done",
@@ -87,7 +90,9 @@ __all__ = [
     "Limit",
     "LimiterPolicy",
     "Limits",
+    "Message",
     "Moved",
+    "Notice",
     "Page",
     "PayloadError",
     "PutBack",
@@ -106,6 +111,7 @@ __all__ = [
     "StuckJob",
     "Task",
     "Transaction",
+    "Undelivered",
     "UnknownJob",
     "UnknownTask",
     "UsageError",
@@ -147,6 +153,10 @@ _HOMES = {
     "Limits": "holdfast.domain.limits",
     "MOVES": "holdfast.domain.moves",
     "State": "holdfast.domain.moves",
+    "Notice": "holdfast.domain.notice",
+    "Delivered": "holdfast.domain.outbox",
+    "Message": "holdfast.domain.outbox",
+    "Undelivered": "holdfast.domain.outbox",
     "Done": "holdfast.domain.outside",
     "Failed": "holdfast.domain.outside",
     "PutBack": "holdfast.domain.outside",

@@ -42,6 +42,7 @@ from holdfast.signals import reload_on_signal, stop_on_signals
 from holdfast.verbs import Verbs
 from holdfast.webhooks.delivering import install as install_webhooks
 from holdfast.webhooks.dispatching import DISPATCH_EVERY, Dispatching
+from holdfast.webhooks.notifying import NOTIFY_EVERY, Notifying
 from holdfast.webhooks.replaying import replay_batch
 from holdfast.wiring import (
     SystemClock,
@@ -407,6 +408,8 @@ class Holdfast(Declaring, Relaying, Verbs):
     def _duties(self, engine: Engine) -> Duties:
         chores = Duties(engine, self.retention, self.schedules)
         chores.add("webhooks", DISPATCH_EVERY, Dispatching(engine).run)
+        notifying = Notifying(engine, lambda: self.policies.notifiers)
+        chores.add("notifiers", NOTIFY_EVERY, notifying.run, apart=True)
         if engine.broker is not None:
             chores.add("dispatch", HAND_OUT_EVERY, HandingOut(engine, engine.broker).run)
         if self.errands.hook in self._hooks:

@@ -196,7 +196,7 @@ class Declaring(ABC):
     ) -> Topic:
         """Where messages of this name go: `app.topic("grading.request", to="amqp://…", exchange="grading")`.
 
-        *to* is amqp://, redis://, nats://, https:// or memory://; by default `HOLDFAST_BROKER`. A message that was refused
+        *to* is amqp://, redis://, nats://, https://, memory:// or what a plug-in brings; by default `HOLDFAST_BROKER`. A message that was refused
         is tried again after *base*, doubled each time up to *cap*, and parked after *max_tries* (None: never). *strict*: a
         parked message holds up those of its key behind it. What else can be said depends on the kind of target
         (docs/how-to/publish-messages.md).

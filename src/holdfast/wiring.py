@@ -146,6 +146,10 @@ def make_transport(
                 return NatsTransport(address, topics)
     except ModuleNotFoundError as error:
         raise _no_driver(scheme, error) from None
+    if scheme not in ("http", "https"):
+        from holdfast.transports.plugin import PluginTransport
+
+        return PluginTransport(address, topics)
     from holdfast.transports.webhook import WebhookTransport
     from holdfast.webhooks.signature import sign
 

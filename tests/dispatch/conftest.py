@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.duties import dispatching
-from holdfast.engine import broker
+from holdfast.engine import broker, leading
 from holdfast.logs import Log
 from holdfast.worker import brokered
 from tests.conftest import installed
@@ -29,7 +29,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a test need not wait out."""
     monkeypatch.setattr(dispatching, "COMPARE_EVERY", 0.1)
     monkeypatch.setattr(dispatching, "LEAD_FOR", 0.5)
-    monkeypatch.setattr(dispatching, "RENEW_EVERY", 0.1)
+    monkeypatch.setattr(leading, "RENEW_EVERY", 0.1)
     monkeypatch.setattr(brokered, "HOLDS_EVERY", 0.05)
     monkeypatch.setattr(broker, "TRY_EVERY", 0.05)
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import shutil
-import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import EntryPoint
@@ -24,8 +20,8 @@ from holdfast.engine.policies.reading import loads
 from holdfast.engine.policies.values import apply
 from holdfast.engine.tasks import Policy
 from holdfast.testing import app_in_memory, drain
+from tests.plugin_packages import acme, forgotten, installed_package, wheel  # noqa: F401 - fixtures
 
-ROOT = Path(__file__).resolve().parents[2]
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -43,57 +39,12 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
     return heard
 
 
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """A plug-in is found once in a process; each test finds it anew."""
-    for find in (plugins.classifier, plugins.backoff, plugins.gate):
-        find.cache_clear()
-    yield
-    for find in (plugins.classifier, plugins.backoff, plugins.gate):
-        find.cache_clear()
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example as people would install it."""
-    place = tmp_path_factory.mktemp("acme")
-    shutil.copytree(ROOT / "examples" / "holdfast_plugin", place / "source")
-    built = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)],
-        cwd=place / "source",
-        capture_output=True,
-        text=True,
-    )
-    assert built.returncode == 0, built.stderr
-    [wheel] = place.glob("*.whl")
-    return wheel
-
-
-@pytest.fixture
-def acme(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The example package, installed for one test."""
-    zipfile.ZipFile(wheel).extractall(tmp_path)
-    yield from on_path(tmp_path, monkeypatch, "acme_holdfast")
-
-
-def on_path(place: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> Iterator[None]:
-    monkeypatch.syspath_prepend(str(place))
-    importlib.invalidate_caches()
-    yield
-    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
-        del sys.modules[name]
-
-
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A package whose plug-ins do everything they should not."""
     (tmp_path / "broken_plugins.py").write_text(BROKEN)
     (tmp_path / "broken_import.py").write_text("import a_module_that_is_not_there\n")
-    info = tmp_path / "broken-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(ENTRY_POINTS)
-    yield from on_path(tmp_path, monkeypatch, "broken_plugins")
+    yield from installed_package(tmp_path, monkeypatch, "broken_plugins", ENTRY_POINTS)
 
 
 BROKEN = """
@@ -236,7 +187,7 @@ def test_a_plugin_that_misbehaves_is_named_once_and_the_default_is_used(
     for line in heard:
         assert line["event"] == "plugin.failed"
         assert line["plugin"] == name
-        assert line["package"] == "broken"
+        assert line["package"] == "broken_plugins"
         assert line["when"] == ("loading" if name in ("missing", "lost", "number") else "in use")
         assert line["reason"]
 

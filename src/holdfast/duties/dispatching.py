@@ -22,14 +22,13 @@ from holdfast.domain.moves import Kind
 from holdfast.engine.broker import Broker
 from holdfast.engine.dispatch import Entry
 from holdfast.engine.engine import Engine
+from holdfast.engine.leading import Lead
 from holdfast.logs import Log
 
 log = Log("holdfast.dispatch")
 
 BOOKMARK = "dispatch"
-#: Until when (milliseconds) somebody does this duty; who it is knows that it has written this.
-LEADING = "dispatch.leading"
-LEAD_FOR, RENEW_EVERY = 3.0, 1.0
+LEADING, LEAD_FOR = "dispatch.leading", 3.0
 DISPATCH_EVERY = 0.2
 PAGE = 1000
 #: So many pages at a time: the other duties of this process have their turn too.
@@ -52,8 +51,7 @@ TOLD = frozenset(
 class Dispatching:
     def __init__(self, engine: Engine, broker: Broker) -> None:
         self._engine, self._store, self._broker, self._clock = engine, engine.store, broker, engine.clock
-        self._lead: int | None = None  #: what we have written at LEADING
-        self._lead_at = -math.inf  #: when to write it again, or to look whether somebody has
+        self._lead = Lead(self._store, self._clock, LEADING, LEAD_FOR)
         self._compare_at = -math.inf
         self._was_short = False
         self._page: JobId | None = None  #: behind which the rest is to be offered anew
@@ -62,7 +60,7 @@ class Dispatching:
         self._known: set[tuple[JobId, int]] = set()  #: of those in *soon*
 
     async def run(self) -> None:
-        if not await self._leads():
+        if not await self._lead.is_ours():
             return
         await self._broker.ask(lambda dispatch: dispatch.ping())
         if not self._broker.there:
@@ -76,21 +74,6 @@ class Dispatching:
             await self._rebuild()
         if not self._broker.delays:
             await self._offer_due()
-
-    async def _leads(self) -> bool:
-        """Whether it is us who do it."""
-        if self._clock.monotonic() < self._lead_at:
-            return self._lead is not None
-        self._lead_at = self._clock.monotonic() + RENEW_EVERY
-        before = await self._store.bookmark(LEADING)
-        now = int((await self._store.now()).timestamp() * 1000)
-        if before is not None and before != self._lead and now < before:
-            self._lead = None
-            return False
-        until = now + int(LEAD_FOR * 1000)
-        leads = await self._store.move_bookmark(LEADING, before=before, to=until)
-        self._lead = until if leads else None
-        return leads
 
     # -- the events -------------------------------------------------------------------------------------------------
     async def _follow(self) -> bool:

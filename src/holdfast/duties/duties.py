@@ -31,7 +31,7 @@ LOOK_FOR_PAUSES_EVERY = 1.0
 #: What the store itself keeps out of line while it is paused; when it is not any more, it is let in at once.
 _HOLDS_BACK = frozenset({"delayed", "retries"})
 #: Reclaim of lost leases cannot be paused, and the pauses of promotion are the store's own matter.
-PAUSABLE = frozenset({"deadlines", "operations", "retention", "schedules", "stuck", "webhooks"})
+PAUSABLE = frozenset({"deadlines", "notifiers", "operations", "retention", "schedules", "stuck", "webhooks"})
 #: How long the other duties may wait for artefacts to be deleted.
 PATIENCE = 5.0
 
@@ -41,6 +41,7 @@ class Duty:
     name: str
     every: float
     run: Callable[[], Awaitable[Any]]
+    apart: bool = False  #: it may wait for others' code, so it runs in a task of its own beside the rest
     due: float = 0.0
     runs: int = 0
     failures: int = 0
@@ -66,6 +67,7 @@ class Duties:
         self._holds_due = 0.0
         self._known = False  #: somebody is expected, at the time of the next look for those who are due
         self._bell = asyncio.Event()
+        self._apart: dict[str, asyncio.Task[None]] = {}
         every = engine.settings.reclaim_every.total_seconds()
         promote_every = engine.settings.promote_every.total_seconds()
         self._promote = Duty("promote", promote_every, self._promote_due)
@@ -83,9 +85,9 @@ class Duties:
             self.all.append(Duty("schedules", SCHEDULES_EVERY, Scheduling(engine, schedules).run))
         self.add("retention", PURGE_EVERY, lambda: engine.purge_by_policy(retention, patience=PATIENCE))
 
-    def add(self, name: str, every: float, run: Callable[[], Awaitable[Any]]) -> None:
-        """One more."""
-        self.all.append(Duty(name, every, run))
+    def add(self, name: str, every: float, run: Callable[[], Awaitable[Any]], *, apart: bool = False) -> None:
+        """Add a duty. With *apart* it runs beside the others, which do not wait for it."""
+        self.all.append(Duty(name, every, run, apart))
 
     def expect(self, delay: timedelta) -> None:
         """Something will be due in *delay*: do not sleep past it."""
@@ -111,6 +113,9 @@ class Duties:
         finally:
             self._engine.promoters.remove(self.expect)  # another worker of this engine may go on
             self._engine.health_lines.remove(self.lines)
+            for task in self._apart.values():
+                task.cancel()
+            await asyncio.gather(*self._apart.values(), return_exceptions=True)
 
     def lines(self) -> list[str]:
         return [duty.line(is_paused=duty.name in self._paused) for duty in self.all]
@@ -130,7 +135,11 @@ class Duties:
                 duty.due = clock.monotonic() + duty.every
                 if duty.name in PAUSABLE:
                     await self._look_for_pauses()
-                if duty.name not in self._paused:
+                if duty.name in self._paused:
+                    continue
+                if duty.apart:
+                    self._begin(duty)
+                else:
                     await self._do(duty)
         return max(0.0, min(duty.due for duty in self.all) - clock.monotonic())
 
@@ -147,6 +156,12 @@ class Duties:
             self._paused = paused
         except StoreError as error:
             log.warning("duties.waits", reason=str(error))
+
+    def _begin(self, duty: Duty) -> None:
+        """Start *duty* in a task of its own, unless its last run still goes on."""
+        running = self._apart.get(duty.name)
+        if running is None or running.done():
+            self._apart[duty.name] = asyncio.create_task(self._do(duty), name=duty.name)
 
     async def _do(self, duty: Duty) -> None:
         try:

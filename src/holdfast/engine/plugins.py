@@ -1,14 +1,16 @@
-"""Plug-ins: classifiers, backoffs and gates that other packages bring by entry point (E19).
+"""Plug-ins: classifiers, backoffs, gates, notifiers and transports that other packages bring by entry point (E19).
 
-They are named in `holdfast.toml` and loaded when they are first needed. One that cannot be loaded, raises or answers
+They are named in `holdfast.toml`, a transport by the address of a topic, and loaded when they are first needed. One that cannot be loaded, raises or answers
 nonsense is named in the log, once for each kind of error, and Holdfast does what it would do without it: a plug-in can
 be useless, but it cannot lose a job.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import cache
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.domain.backoff import Curve, exponential
@@ -29,10 +31,14 @@ GROUPS = {
     "classifier": "holdfast.classifiers",
     "backoff": "holdfast.backoffs",
     "gate": "holdfast.gates",
-    # Kept free for what is to come: nothing is loaded from these yet.
     "notifier": "holdfast.notifiers",
     "transport": "holdfast.transports",
 }
+
+#: What is done without a plug-in that fails; with those of other kinds the default is used.
+_INSTEAD = {"notifier": "it is called again", "transport": "its messages wait"}
+#: How long a notifier may take for one event, in seconds.
+NOTIFY_WITHIN = 10.0
 
 log = Log("holdfast.plugins")
 
@@ -69,6 +75,18 @@ def gate(name: str) -> Gate:
     return lambda asking: plugin.ask(asking, _gate_answer, admitted)
 
 
+@cache
+def notifier(name: str) -> Plugin:
+    """An async function that is called with a `Notice` for each event it is to hear of."""
+    return Plugin("notifier", name)
+
+
+@cache
+def transport(scheme: str) -> Plugin:
+    """A factory: given an address and the options of its topics it answers a `Transport`."""
+    return Plugin("transport", scheme)
+
+
 class Plugin:
     """One entry point: loaded when it is first asked, and never trusted."""
 
@@ -79,23 +97,39 @@ class Plugin:
             raise UsageError(f"no {kind} named {name!r} is installed; {hint}")
         self.kind, self.name = kind, name
         self._entry = known[name]
-        self._function: Callable[[Any], Any] | None = None
-        self._broken = False  #: it could not be loaded; importing it again for every job would not help
+        self._function: Callable[..., Any] | None = None
+        self.is_broken = False  #: it could not be loaded; importing it again for every job would not help
         self._told: set[str] = set()
 
     def ask(self, question: Any, read: Callable[[Any], A], otherwise: A) -> A:
         """Its answer, if it gives one that *read* accepts."""
-        if self._broken:
+        if self.is_broken:
             return otherwise
         try:
             return read(self._load()(question))
         # It may also try to end the process: that is not for a plug-in to decide.
         except (Exception, SystemExit) as error:
-            self._broken = self._function is None
-            self._tell(error)
+            self.failed(error)
             return otherwise
 
-    def _load(self) -> Callable[[Any], Any]:
+    async def notify(self, notice: object) -> bool:
+        """Call a notifier; whether it returned in time and without an error."""
+        try:
+            call = self._load()(notice)
+            if not isawaitable(call):
+                raise TypeError(f"{self._entry.value} is not an async function")
+            async with asyncio.timeout(NOTIFY_WITHIN):
+                await call
+        except (Exception, SystemExit) as error:
+            self.failed(error)
+            return False
+        return True
+
+    def make(self, *given: object) -> Any:
+        """Call a factory and return what it makes. Raises whatever loading or calling it raises."""
+        return self._load()(*given)
+
+    def _load(self) -> Callable[..., Any]:
         if self._function is None:
             loaded = self._entry.load()
             if not callable(loaded):
@@ -103,7 +137,9 @@ class Plugin:
             self._function = loaded
         return self._function
 
-    def _tell(self, error: BaseException) -> None:
+    def failed(self, error: BaseException) -> None:
+        """Log an *error* of this plug-in, once for each kind."""
+        self.is_broken = self._function is None
         sort = type(error).__name__
         if sort in self._told:
             return
@@ -113,9 +149,9 @@ class Plugin:
             plugin=self.name,
             kind=self.kind,
             package=self._entry.dist.name if self._entry.dist else self._entry.value,
-            when="loading" if self._broken else "in use",
+            when="loading" if self.is_broken else "in use",
             reason=_words(error),
-            instead="the default is used",
+            instead=_INSTEAD.get(self.kind, "the default is used"),
         )
 
 

@@ -23,6 +23,7 @@ from holdfast.errors import Changed, Conflict, UsageError
 DUTIES = (
     "deadlines",
     "delayed",
+    "notifiers",
     "operations",
     "relay",
     "retention",

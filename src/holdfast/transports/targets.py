@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.domain.near import near
 from holdfast.domain.urls import parts_of, scheme_of
+from holdfast.engine import plugins
 from holdfast.errors import UsageError
 
 
@@ -56,6 +57,12 @@ class WebTarget(Target, frozen=True, kw_only=True):
     secret: str | None = None
 
 
+class PluginTarget(Target, frozen=True, kw_only=True):
+    """*options* are passed to the plug-in as they are: only it knows what they mean."""
+
+    options: dict[str, Any] = {}
+
+
 KINDS: dict[str, type[Target]] = {
     "amqp": RabbitTarget,
     "amqps": RabbitTarget,
@@ -80,8 +87,7 @@ def read_target(topic: str, address: str, options: Mapping[str, Any]) -> Target:
         raise UsageError(f"the target of topic {topic} is no address; write e.g. amqp://user:password@host/")
     kind = KINDS.get(scheme)
     if kind is None:
-        word = scheme_of(address)
-        raise UsageError(f"topic {topic}: {word!r} is no kind of target; {near(word, _TOLD)}")
+        return _plugin_target(topic, address, options)
     if kind is not MemoryTarget:
         _check_host(topic, address)
     unknown = options.keys() - set(kind.__struct_fields__)
@@ -96,6 +102,14 @@ def read_target(topic: str, address: str, options: Mapping[str, Any]) -> Target:
         raise UsageError(f"topic {topic}: {error}") from None
     _check_names(topic, target)
     return target
+
+
+def _plugin_target(topic: str, address: str, options: Mapping[str, Any]) -> PluginTarget:
+    known, scheme = plugins.installed("transport"), scheme_of(address)
+    if scheme not in known:
+        hint = near(scheme, [*_TOLD, *known])
+        raise UsageError(f"topic {topic}: {scheme!r} is no kind of target; {hint}")
+    return PluginTarget(options=dict(options))
 
 
 def _check_names(topic: str, target: Target) -> None:

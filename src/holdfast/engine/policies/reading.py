@@ -16,6 +16,7 @@ from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.knobs import number, whole
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.limits import Limit, OwnerPolicy, Quota
+from holdfast.domain.moves import Kind
 from holdfast.domain.near import near
 from holdfast.engine import plugins
 from holdfast.engine.policies.lines import lines_of
@@ -56,7 +57,6 @@ def loads(text: str, file: str = "holdfast.toml") -> Policies:
 
 def _policies(root: Table) -> Policies:
     plug = root.table("plugins")
-    classifiers, gates = _plugins(plug) if plug is not None else ((), ())
     quotas = _each(root, "quotas", lambda section: section.build(Quota))
     policies = Policies(
         tasks=_each(root, "tasks", read_section),
@@ -65,8 +65,7 @@ def _policies(root: Table) -> Policies:
         owners=_each(root, "owners", lambda section: _owner(section, quotas)),
         quotas=quotas,
         priorities=_priorities(root.table("priorities")),
-        classifiers=classifiers,
-        gates=gates,
+        **(_plugins(plug) if plug is not None else {}),
         source=root.source,
     )
     root.end()
@@ -129,8 +128,23 @@ def _dependency(section: Table) -> DependencyPolicy:
     return DependencyPolicy(**parts)
 
 
-def _plugins(section: Table) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _plugins(section: Table) -> dict[str, Any]:
     classifiers = section.read("classifiers", lambda value: tuple(map(plugins.classifier, words(value))))
     gates = section.read("gates", lambda value: tuple((name, plugins.gate(name)) for name in words(value)))
+    notifiers = section.table("notifiers")
     section.end()
-    return classifiers or (), gates or ()
+    found = {} if notifiers is None else {name: _kinds(notifiers, name) for name in notifiers}
+    return {"classifiers": classifiers or (), "gates": gates or (), "notifiers": found}
+
+
+def _kinds(section: Table, name: str) -> frozenset[str]:
+    """The kinds of events that the notifier *name* is called for; all of them for "*"."""
+
+    def known(value: Any) -> frozenset[str]:
+        plugins.notifier(name)  # raises where it is not installed
+        for kind in (kinds := words(value)):
+            if kind not in Kind.__members__ and kind != "*":
+                raise UsageError(f"there is no event {kind!r:.60}; {near(kind, Kind.__members__)}")
+        return frozenset(Kind.__members__ if "*" in kinds else kinds)
+
+    return section.read(name, known) or frozenset()

@@ -46,6 +46,7 @@ class Policies:
     priorities: Mapping[str, int] = field(default_factory=lambda: dict(WEIGHTS))
     classifiers: tuple[Rule, ...] = ()  #: for every task that does not name its own
     gates: tuple[tuple[str, Gate], ...] = ()
+    notifiers: Mapping[str, frozenset[str]] = field(default_factory=dict)  #: plug-in → kinds of events
     source: Source = field(default_factory=Source)
 
     def queue_limits(self, queue: str) -> Limits | None:
