@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +21,7 @@ from holdfast.errors import BadSignature, TargetNotAllowed, UnknownJob, UnknownW
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.webhooks.choosing import TASK
-from holdfast.webhooks.dispatching import BOOKMARK, Dispatching, deliveries
+from holdfast.webhooks.dispatching import BOOKMARK, MOST_MESSAGES, Dispatching, deliveries
 from holdfast.webhooks.replaying import replay_batch
 from holdfast.webhooks.signature import sign, write_secret
 from holdfast.webhooks.subjects import Subjects
@@ -98,6 +99,46 @@ async def test_a_webhook_is_told_of_its_owners_jobs_and_its_kinds_of_events_only
     # Nothing of what the telling itself does: that would never end.
     assert {message.event["data"]["task"] for message in all_of_it.messages} == {"convert"}
     assert len(all_of_it.messages) == 12
+
+
+@pytest.mark.slow
+async def test_a_thousand_webhooks_cost_statements_by_the_batch_and_not_by_the_message(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E61
+    enqueued: list[int] = []
+    calls: list[str] = []
+    async with app:
+        engine = await app.engine()
+        one = await app.create_webhook("http://127.0.0.1:8009/", events="queued")
+        made = [replace(one, id=f"wh_{n}") for n in range(1000)]
+        for start in range(0, 1000, 100):
+            await asyncio.gather(*map(engine.store.put_webhook, made[start : start + 100]))
+        made.append(one)
+        dispatching = Dispatching(engine)
+        await dispatching.run()  # the bookmark is set
+        await app.tasks["convert"].enqueue_many([(f"{n}",) for n in range(10)])
+        enqueue, store = engine.enqueue, engine.store
+
+        async def counted(jobs: Any, *rest: Any) -> Any:
+            enqueued.append(len(jobs))
+            return await enqueue(jobs, *rest)
+
+        def watched(name: str) -> None:
+            method = getattr(store, name)
+
+            async def call(*given: Any, **named: Any) -> Any:
+                calls.append(name)
+                return await method(*given, **named)
+
+            monkeypatch.setattr(store, name, call)
+
+        monkeypatch.setattr(engine, "enqueue", counted)
+        for name in ("webhooks", "bookmark", "events", "jobs", "move_bookmark"):
+            watched(name)
+        await dispatching._step()
+    assert sum(enqueued) == 10 * len(made)  # each event once for each webhook
+    assert max(enqueued) <= MOST_MESSAGES  # what is in memory at once is bounded
+    assert (len(enqueued), len(calls)) == (3, 7)  # for 10,010 messages
 
 
 async def test_what_was_before_a_webhook_is_not_told(app: Holdfast) -> None:

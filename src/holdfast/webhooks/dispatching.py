@@ -28,6 +28,8 @@ BOOKMARK = "webhooks"
 DISPATCH_EVERY = 0.5
 #: So many batches at a time.
 STEPS = 10
+#: How many messages are made at once; more only of a single event that more webhooks want.
+MOST_MESSAGES = 5_000
 #: How often to look whether there are any webhooks, while there are none.
 LOOK_EVERY = 2.0
 
@@ -60,13 +62,21 @@ class Dispatching:
         if not events:
             return False
         # Asked after the events were read: a webhook that was there before one of them is among them.
-        jobs = await deliveries(open_ones(await store.webhooks()), events, self._subjects)
-        if jobs:
-            await self._engine.enqueue(jobs)
+        jobs = await self._enqueue(open_ones(await store.webhooks()), events)
         moved = await store.move_bookmark(BOOKMARK, before=before, to=events[-1].id)
         if jobs and moved:
-            log.debug("webhooks.dispatched", jobs=len(jobs))
+            log.debug("webhooks.dispatched", jobs=jobs)
         return moved and len(events) == BATCH
+
+    async def _enqueue(self, webhooks: Sequence[Webhook], events: Sequence[Event]) -> int:
+        """Enqueue the messages of these *events*, some events at a time where there are many webhooks; how many they were."""
+        count, some = 0, max(1, MOST_MESSAGES // max(1, len(webhooks)))
+        for start in range(0, len(events), some):
+            jobs = await deliveries(webhooks, events[start : start + some], self._subjects)
+            if jobs:
+                await self._engine.enqueue(jobs)
+            count += len(jobs)
+        return count
 
 
 async def deliveries(
@@ -82,10 +92,11 @@ async def deliveries(
     jobs = []
     for event in events:
         subject = known[event.job_id]
-        for webhook in webhooks:
-            if wants(webhook, event, subject) and (replay is not None or was_there(webhook, event)):
+        wanting = [webhook for webhook in webhooks if wants(webhook, event, subject)]
+        body = enveloped(event, subject).decode() if wanting else ""
+        for webhook in wanting:
+            if replay is not None or was_there(webhook, event):
                 message = message_id(webhook.id, event.id)
-                body = enveloped(event, subject).decode()
                 job_id = delivery_id(message, event.at, replay or "")
                 jobs.append(delivery(webhook.id, message, body, job_id))
     return jobs
