@@ -75,6 +75,26 @@ async def grow(url: str, count: int) -> None:
     await store.close()
 
 
+def compare(
+    kind: str, count: int, jobs: int, rounds: int, minutes: float | None = None, rate: int = 500
+) -> tuple[Round, Round, str]:
+    """Return the median round in an empty database and in an old one, and what the old one has behind it."""
+    with database(kind) as (empty, _), database(kind) as (old, age):
+        asyncio.run(grow(empty, 0))
+        if minutes:
+            asyncio.run(grow(old, 0))
+            past = f"after {minutes:g} minutes, {asyncio.run(work_for(old, minutes, rate)):,} jobs"
+        else:
+            asyncio.run(grow(old, count))
+            age(count)
+            past = f"among {count:,} jobs"
+        found: dict[str, list[Round]] = {empty: [], old: []}
+        for _ in range(rounds):  # in turn: whatever else the machine does, it does to both
+            for url, done in found.items():
+                done.append(asyncio.run(drain(url, jobs)))
+    return median(found[empty]), median(found[old]), past
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=["sqlite", "postgres"])
@@ -85,21 +105,9 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=500, help="jobs a second of that work")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
-    with database(options.kind) as (empty, _), database(options.kind) as (old, age):
-        asyncio.run(grow(empty, 0))
-        if options.minutes:
-            asyncio.run(grow(old, 0))
-            came = asyncio.run(work_for(old, options.minutes, options.rate))
-            past = f"after {options.minutes:g} minutes, {came:,} jobs"
-        else:
-            asyncio.run(grow(old, options.count))
-            age(options.count)
-            past = f"among {options.count:,} jobs"
-        found: dict[str, list[Round]] = {empty: [], old: []}
-        for _ in range(options.rounds):  # in turn: whatever else the machine does, it does to both
-            for url, done in found.items():
-                done.append(asyncio.run(drain(url, options.jobs)))
-    new, aged = median(found[empty]), median(found[old])
+    new, aged, past = compare(
+        options.kind, options.count, options.jobs, options.rounds, options.minutes, options.rate
+    )
     print(f"new:  {new.per_second:8,.0f} jobs/s, {new.cpu_us:6.0f} µs of CPU a job")
     print(f"old:  {aged.per_second:8,.0f} jobs/s, {aged.cpu_us:6.0f} µs of CPU a job ({past})")
     print(f"{aged.per_second / new.per_second:.2f} × as fast, {aged.cpu_us / new.cpu_us:.2f} × the CPU")

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ BULK = 1000
 _SQLITE = (
     """UPDATE holdfast_job SET phase = 3, epoch = id, settle_event = 1, started_at = created_at, claimed_at = created_at,
               finished_at = created_at, attempt = 1 WHERE id <= {most} AND NOT lane IN (SELECT id FROM holdfast_lane WHERE queue = 'paused')""",
-    "UPDATE holdfast_job SET phase = 4, error_code = CASE WHEN id % 5000 = 7 THEN 'RARE' ELSE 'TIMEOUT' END WHERE phase = 3 AND id % 50 = 7",
-    "UPDATE holdfast_job SET phase = 5 WHERE phase = 3 AND id % 500 = 8",
+    "UPDATE holdfast_job SET phase = 4, error_code = CASE WHEN id % 5000 = 7 THEN 'RARE' ELSE 'TIMEOUT' END WHERE phase = 3 AND id % 50 = 7 AND result IS NULL",
+    "UPDATE holdfast_job SET phase = 5 WHERE phase = 3 AND id % 500 = 8 AND result IS NULL",
     "ANALYZE",
 )
 _POSTGRES = (
@@ -172,29 +173,30 @@ async def run(url: str, count: int, repeat: int, age: Any) -> None:
     await store.close()
 
 
+def age(url: str, count: int) -> None:
+    """End all but the newest 10,000 of *count* jobs in the database at *url*, as if workers had."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+            for sql in _SQLITE:
+                file.execute(sql.format(most=count - 10_000))
+                file.commit()
+        return
+    with psycopg.connect(url, autocommit=True) as connection:
+        for sql in _POSTGRES:
+            connection.execute(sql.format(most=count - 10_000).encode())
+
+
 @contextmanager
 def database(kind: str) -> Iterator[tuple[str, Any]]:
+    """Yield the URL of an empty private database, and a function that ages that many jobs in it."""
     if kind == "sqlite":
         with tempfile.TemporaryDirectory(prefix="holdfast-lists-") as folder:
-            path = Path(folder) / "jobs.db"
-
-            def age_file(count: int) -> None:
-                with closing(sqlite3.connect(path)) as file:
-                    for sql in _SQLITE:
-                        file.execute(sql.format(most=count - 10_000))
-                        file.commit()
-
-            yield f"sqlite:///{path}", age_file
+            url = f"sqlite:///{Path(folder) / 'jobs.db'}"
+            yield url, partial(age, url)
         return
     with Postgres(durable=True) as server:
         url = server.create_database("lists")
-
-        def age_tables(count: int) -> None:
-            with psycopg.connect(url, autocommit=True) as connection:
-                for sql in _POSTGRES:
-                    connection.execute(sql.format(most=count - 10_000).encode())
-
-        yield url, age_tables
+        yield url, partial(age, url)
 
 
 def main() -> None:

@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable
 from enum import Enum, auto
 
-from holdfast.domain.job import Lane, Session
+from holdfast.domain.job import JobFilter, Lane, Session
+from holdfast.domain.moves import State
 from holdfast.engine.engine import Engine
 from holdfast.errors import StoreError
 from holdfast.logs import Log
@@ -176,10 +177,15 @@ class Claiming:
 
     async def _is_idle(self) -> bool:
         # Asked before the lines: what is taken back from a lost worker is in line after that.
-        if self._is_busy() or (await self._engine.counts())["processing"]:
+        if self._is_busy() or await self._runs_anywhere():
             return False
         waiting = await self._engine.store.depths(await self._serving.all_lanes())
         return not any(waiting.values()) and not self._is_busy()
+
+    async def _runs_anywhere(self) -> bool:
+        """Whether any worker runs a job. One row answers it; counting would read every job that ever ended."""
+        running = JobFilter(states=(State.PROCESSING,))
+        return bool((await self._engine.store.jobs(running, after=None, limit=1)).rows)
 
     def _is_busy(self) -> bool:
         return bool(self._under_way.running or self._asked or self._settler.backlog)
