@@ -1,7 +1,7 @@
 # Needs python3 (3.11 or newer) with pip, git and make. `make` alone lists the commands.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup run test suite system lint check bench demo mutants torture simulate-long lock fresh-check clean
+.PHONY: help setup run test suite system lint check bench demo mutants torture simulate-long nightly lock fresh-check clean
 
 BIN := .venv/bin
 # What .venv is made with, e.g. make test PYTHON=python3.13
@@ -52,7 +52,7 @@ lint: setup
 	@$(BIN)/lint-imports --no-logo >.boot/imports.log 2>&1 || { cat .boot/imports.log >&2; exit 1; }
 
 check: lint ## Format, lint, types, import arrows, fast tests
-	@$(BIN)/pytest -q --processes $(PROCESSES) -m "not slow and not service" $(ARGS)
+	@$(BIN)/pytest -q --processes $(PROCESSES) -m "not slow and not service and not nightly" $(ARGS)
 
 bench: setup ## Measure speed; figures go to the terminal
 	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }
@@ -72,6 +72,10 @@ simulate-long: setup ## Play many seeds on both stores (SEEDS=5000), and walk th
 	@$(BIN)/python -m tests.simulation 0 $(SEEDS)
 	@$(BIN)/python -m tests.simulation --store sqlite 0 $$(($(SEEDS) / 5))
 	@$(BIN)/python -m tests.exhaustive
+
+nightly: setup system ## What takes about an hour: nightly tests, seeds, mutants, torture; then docs/explanation/nightly.md
+	@$(BIN)/python tools/nightly.py $(if $(filter command line,$(origin SEEDS)),--seeds $(SEEDS)) \
+		$(if $(filter command line,$(origin MINUTES)),--minutes $(MINUTES)) $(ARGS)
 
 lock: ## Write the lock files again (LOCK_ARGS=--upgrade for newer versions)
 	@$(PYTHON) tools/bootstrap lock

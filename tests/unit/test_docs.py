@@ -93,7 +93,7 @@ def test_the_index_of_decisions_names_each_by_its_title() -> None:
     ]
 
 
-@pytest.mark.parametrize("tool", ["reference", "promises"])
+@pytest.mark.parametrize("tool", ["nightly", "reference", "promises"])
 def test_the_generated_pages_are_current(tool: str) -> None:
     """In a process of its own: codes that other tests have registered are not part of the page."""
     checked = subprocess.run(
@@ -109,10 +109,13 @@ def test_the_reference_names_every_option(page: str, kind: type[Any]) -> None:
     assert missing == []
 
 
-def test_every_test_that_the_page_of_failures_names_is_there() -> None:
-    page, file = (ROOT / "docs" / "reference" / "failures.md").read_text(encoding="utf-8"), ""
+@pytest.mark.parametrize(("path", "least"), [("reference/failures.md", 50), ("explanation/security.md", 20)])
+def test_every_test_that_this_page_names_is_there(path: str, least: int) -> None:
+    page, file = (ROOT / "docs" / path).read_text(encoding="utf-8"), ""
+    for alone in re.findall(r"`((?:http|integration|systems)/[\w/]+\.py)`", page):
+        assert (ROOT / "tests" / alone).exists() or (ROOT / "src" / "holdfast" / alone).exists(), alone
     named = re.findall(r"`([\w/]+\.py|…)::(test_\w+)`", page)
-    assert len(named) == page.count("::") > 50
+    assert len(named) == page.count("::") > least
     for path, name in named:
         file = file if path == "…" else path
         assert f"def {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{name}"

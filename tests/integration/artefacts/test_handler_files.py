@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import THIS_JOB, Fatal, Holdfast, Job, LeaseLost, State, UsageError
+from holdfast import THIS_JOB, Fatal, Holdfast, Job, LeaseLost, State, UsageError, current_job
 from tests.integration.artefacts.places import files
 from tests.integration.world import SOON, Database, new_app, work
 
@@ -105,3 +106,28 @@ async def test_a_handler_without_its_lease_keeps_nothing(
         assert await app.artefacts(handle.id) == []
     assert len(refused) == 1
     assert files(kept) == []
+
+
+async def test_a_giant_file_is_written_without_a_copy_and_read_into_one(app: Holdfast) -> None:  # E42
+    size, grown = 64 * 2**20, 0
+
+    @app.task
+    async def make() -> str:
+        nonlocal grown
+        data = bytes(size)
+        tracemalloc.start()
+        reference = await current_job().artefact("giant", data)
+        grown = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return reference
+
+    async with app:
+        handle = await make.enqueue()
+        await work(app)
+        reference = await handle.result("1s")
+        tracemalloc.start()
+        assert len(await app.artefact(reference)) == size
+        read = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert grown < size / 10
+    assert read < size * 1.2

@@ -1,0 +1,1 @@
+"""What takes minutes: `make nightly` runs it. The marker `nightly` keeps it out of `make test`."""
