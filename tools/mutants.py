@@ -230,8 +230,8 @@ MUTANTS = (
     Mutant(
         "group answered before its commit in sqlite",
         f"{_SQLITE}/writer.py",
-        '            self._connection.execute("COMMIT")\n        except BaseException as error:',
-        '            _answer(batch)\n            self._connection.execute("COMMIT")\n        except BaseException as error:',
+        "            self._checkpoints.commit()\n        except BaseException as error:",
+        "            _answer(batch)\n            self._checkpoints.commit()\n        except BaseException as error:",
     ),
     Mutant(
         "second event of a repeated settlement in sqlite",

@@ -770,6 +770,8 @@ export interface WorkerView {
   queues: Array<string> | null;
   /** How many jobs it holds. */
   leases: number;
+  /** How many of its handlers wait for another job to end. */
+  waiting: number;
 }
 
 export interface Workers {

@@ -129,7 +129,7 @@ async def test_hooks_are_told_of_peoples_moves_too(db: Database, app: Holdfast) 
 
 
 def test_an_event_that_does_not_exist_is_refused(app: Holdfast) -> None:
-    with pytest.raises(UsageError, match="no event completed; there are: queued, "):
+    with pytest.raises(UsageError, match="no event completed; did you mean complete"):
         app.on("completed")
 
 

@@ -234,7 +234,7 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
     ),
     "retries as text": (
         lambda w: w.task(retry="3"),
-        "it is a Retry(…), or how many attempts there are in all",
+        "or write a Retry(…), or how many attempts there are in all",
     ),
     "limits as number": (lambda w: w.task(limits=5), "it is a Limits(concurrency=…, rate=…)"),
     "a topic without outside": (lambda w: w.task(topic="news"), 'declare it with execute="outside"'),

@@ -831,6 +831,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime  #: When it is taken for lost, unless it is heard of before.
     queues: list[str] | None = None  #: null: whichever its tasks are in.
     leases: int  #: How many jobs it holds.
+    waiting: int  #: How many of its handlers wait for another job to end.
 
 
 class Workers(msgspec.Struct, frozen=True, kw_only=True):

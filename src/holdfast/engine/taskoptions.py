@@ -100,7 +100,9 @@ def _retry(option: str, value: Any) -> Retry:
         try:
             return preset(value)
         except UsageError as error:
-            raise UsageError(f"{option}: {error}") from None
+            raise UsageError(
+                f"{option}: {error}; or write a Retry(…), or how many attempts there are in all"
+            ) from None
     return typed(
         option, value, Retry, "a Retry(…), how many attempts there are in all, or the name of a preset"
     )

@@ -43,7 +43,8 @@ HEADERS_KEPT = ("location", "etag")
 REPLAYED = {"Idempotency-Replayed": "true"}
 
 _LONGEST = 255
-_QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
+_PLAIN = r"[\x20-\x21\x23-\x5b\x5d-\x7e]*"
+_QUOTED = re.compile(rf'"({_PLAIN}(?:\\["\\]{_PLAIN})*)"')
 _BARE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 

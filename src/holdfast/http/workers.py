@@ -22,6 +22,7 @@ class WorkerView(Told):
     expires_at: datetime = Field(description="When it is taken for lost, unless it is heard of before.")
     queues: list[str] | None = Field(description="null: whichever its tasks are in.")
     leases: int = Field(description="How many jobs it holds.")
+    waiting: int = Field(description="How many of its handlers wait for another job to end.")
 
 
 class Workers(Told):

@@ -282,7 +282,8 @@ async def test_with_attempts_left_it_is_queued_with_its_next_time_and_without_it
     assert STATUS[row.state] == "failed"
     assert row.error_message == message(Code.MODEL_5XX, final=True)
     assert (show(row)["next_run_at"], show(row)["error_code"]) == (None, "MODEL_5XX")
-    waits = show(replace(row, state=State.QUEUED, attempt=2))
+    failure = {**(row.last_failure or {}), "attempt": 2}
+    waits = show(replace(row, state=State.QUEUED, attempt=2, last_failure=failure))
     assert waits["next_run_at"] == row.run_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
     assert (waits["status"], waits["error_code"]) == ("queued", None)
     assert waits["message"] == message(Code.MODEL_5XX, final=False)
