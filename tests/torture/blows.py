@@ -30,11 +30,18 @@ class Crew:
     """The workers: each that was killed or stopped has a successor at once."""
 
     def __init__(
-        self, site: Site, chance: Random, size: int, url: str, *options: str, **settings: str
+        self,
+        site: Site,
+        chance: Random,
+        size: int,
+        url: str,
+        *options: str,
+        lease: float = LEASE,
+        **settings: str,
     ) -> None:
-        self._site, self._chance, self._size, self._url = site, chance, size, url
+        self._site, self._chance, self._size, self._url, self._lease = site, chance, size, url, lease
         self._options = "--concurrency", "4", *options
-        self._settings = {"lease": f"{LEASE:.0f}s", "heartbeat": "600ms", **settings}
+        self._settings = {"lease": f"{lease:g}s", "heartbeat": f"{lease * 0.3:g}s", **settings}
         self._live: list[Worker] = []
         self._leaving: list[Worker] = []
         self._started: set[int] = set()  #: pids
@@ -83,7 +90,7 @@ class Crew:
         victim = self._victim()
         victim.signal(signal.SIGSTOP)
         frozen = _now(victim)  # nobody is served from then on
-        await asyncio.sleep(self._chance.random() * 2.5 * LEASE)
+        await asyncio.sleep(self._chance.random() * 2.5 * self._lease)
         if self._chance.random() < 0.2:
             self.killed.append(frozen)
             victim.kill()

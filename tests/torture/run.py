@@ -150,7 +150,7 @@ class Torture:
 
 @asynccontextmanager
 async def place(
-    store: str, folder: Path, chance: Random, hints: str, rabbit: RabbitMq | None
+    store: str, folder: Path, chance: Random, hints: str, rabbit: RabbitMq | None, lease: float
 ) -> AsyncIterator[Place]:
     """A store of its own, with what can be done to it; `+brokers`: workers relay, and get their jobs by hints."""
     store, _, more = store.partition("+")
@@ -168,18 +168,23 @@ async def place(
             url = server.create_database("torture")
             way, blows = proxy.route(url), Postgresql(server, proxy, chance)
         site = await stack.enter_async_context(Site(url, folder, **settings))
-        yield Place(site, Crew(site, chance, 3, way, *options, **settings), blows, beside)
+        yield Place(site, Crew(site, chance, 3, way, *options, lease=lease, **settings), blows, beside)
 
 
 async def torture(
-    store: str, minutes: float, seed: int, folder: Path, rabbit: RabbitMq | None = None
+    store: str,
+    minutes: float,
+    seed: int,
+    folder: Path,
+    rabbit: RabbitMq | None = None,
+    lease: float = LEASE,
 ) -> Summary:
     """*rabbit* is a broker that runs already and is not to be killed; without one there is one of our own, where it is needed."""
     chance = Random(seed)
-    command = f"python -m tests.torture --store {store} --minutes {minutes:g} --seed {seed}"
-    summary = Summary(store, command, seed, minutes, LEASE)
+    command = f"python -m tests.torture --store {store} --minutes {minutes:g} --seed {seed} --lease {lease:g}"
+    summary = Summary(store, command, seed, minutes, lease)
     hints = "redis" if seed % 2 else "rabbitmq"
-    async with place(store, folder, chance, hints, rabbit) as found:
+    async with place(store, folder, chance, hints, rabbit, lease) as found:
         site, crew, _, beside = found
         run = Torture(found, chance)
         await run.run(minutes * 60)

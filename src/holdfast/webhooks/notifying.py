@@ -38,7 +38,7 @@ class Reader:
     """How one notifier fares in this process."""
 
     failures: int = 0  #: in a row, for the event behind its bookmark
-    call_at: float = -math.inf
+    next_call: float = -math.inf
 
 
 class Notifying:
@@ -54,7 +54,7 @@ class Notifying:
         """Bring every notifier on by a page of events, one after another."""
         for name, kinds in self._notifiers().items():
             reader = self._readers.setdefault(name, Reader())
-            if self._clock.monotonic() >= reader.call_at and await self._lead.is_ours():
+            if self._clock.monotonic() >= reader.next_call and await self._lead.is_ours():
                 await self._follow(name, kinds, reader)
 
     async def _follow(self, name: str, kinds: frozenset[str], reader: Reader) -> None:
@@ -88,10 +88,10 @@ class Notifying:
             return True
         reader.failures += 1
         if plugin.is_broken:  # it cannot be loaded: a process that can will call it for all events since
-            reader.call_at = math.inf
+            reader.next_call = math.inf
             return False
         if reader.failures < TRIES:
-            reader.call_at = self._clock.monotonic() + FIRST_PAUSE * 2 ** (reader.failures - 1)
+            reader.next_call = self._clock.monotonic() + FIRST_PAUSE * 2 ** (reader.failures - 1)
             return False
         log.warning("notifier.gave_up", plugin=name, event_id=notice.id, kind=notice.kind, tries=TRIES)
         reader.failures = 0
