@@ -24,6 +24,7 @@ import gc
 import itertools
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -306,6 +307,18 @@ def nats_server() -> Iterator[NatsServer]:
 def server(major: int | None = None, *, durable: bool = False) -> Postgres:
     """A server, not started yet; without one the test is skipped, but in CI it fails."""
     return installed(lambda: Postgres(major, durable=durable))
+
+
+def needs_program(name: str) -> str:
+    """Return the path of a program; without it the test is skipped, but in CI it fails."""
+
+    def find() -> str:
+        found = shutil.which(name)
+        if found is None:
+            raise NotInstalled(f"no {name} on this machine: run `tools/system`")
+        return found
+
+    return installed(find)
 
 
 def installed(make: Callable[[], T]) -> T:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 from systems.common.running import free_port, keep_up
 from systems.common.servers import RUNNING, NoServer, is_open, start_server
 from systems.screenshots.run.redis import private_redis
+from tests.conftest import needs_program
 
 #: Listens on the port it is given, with a child that listens on the next one and outlives it.
 FORKING = """
@@ -70,8 +70,9 @@ def test_a_server_that_does_not_start_is_one_line(tmp_path: Path) -> None:
     assert RUNNING == []
 
 
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+@pytest.mark.service
 def test_a_redis_that_is_killed_is_there_again_at_its_address(tmp_path: Path) -> None:  # E67
+    needs_program("redis-server")
     with private_redis(tmp_path / "redis") as url:
         port = urlsplit(url).port
         assert port is not None

@@ -133,7 +133,7 @@ class Keys:
         self._app, self._clock, self._without_key = app, clock, without_key
         self._known: dict[bytes, _Known] = {}
         self._asking: dict[bytes, asyncio.Future[_Known | None]] = {}
-        self._unknown: dict[bytes, float] = {}  #: until when a digest is believed to be nobody's
+        self._unknown: dict[bytes, float] = {}  #: until when a digest is believed to be of no key
         self._look_ups = asyncio.Semaphore(LOOK_UPS)
         self._guesses: dict[str, tuple[int, int]] = {}
         self._used: set[str] = set()

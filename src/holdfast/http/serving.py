@@ -94,7 +94,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 log_level="warning",
                 access_log=False,  # paths and addresses are not for logs; metrics count
-                proxy_headers=False,  # nobody's word on who the client is
+                proxy_headers=False,  # a forwarded header is never trusted
                 server_header=False,
             )
         )

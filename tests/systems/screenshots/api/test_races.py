@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import time
 from asyncio.subprocess import PIPE
 from collections import Counter
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast import Event
+from tests.conftest import needs_program
 from tests.services.redis import RedisServer
 from tests.systems.screenshots.api.racing import misplaced, race
 from tests.systems.screenshots.api.test_troubleshooting import GUIDE, SLOW
@@ -119,10 +119,10 @@ async def test_redis_hands_out_screenshots_and_their_retries(
         assert await world.balance() == (98, 0, 2)
 
 
-@pytest.mark.skipif(shutil.which("redis-cli") is None, reason="the command of the guide")
 async def test_what_is_delayed_is_seen_in_redis_as_the_guide_says(
     shots_by_redis: Callable[..., World], redis_server: RedisServer, tmp_path: Path
 ) -> None:  # S6 S9
+    needs_program("redis-cli")  # the command of the guide
     (tmp_path / "data" / "redis").mkdir(parents=True)
     own = redis_server.url(database=9).replace("://:", "://default:")
     (tmp_path / "data" / "redis" / "url").write_text(own)
