@@ -41,10 +41,14 @@ def confine(limits: Limits) -> None:
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
 _SECCOMP_MODE_FILTER = 2
 _ALLOW, _DENY = 0x7FFF0000, 0x00050000 | errno.EPERM
-#: Machine → its name for the filter, and the numbers of socket, socketpair, connect, execve, execveat, ptrace.
+#: pidfd_send_signal, io_uring_setup, io_uring_enter, io_uring_register: the same on both. io_uring opens sockets by itself.
+_NEWER = (424, 425, 426, 427)
+#: Machine → its name for the filter, and the numbers of socket, socketpair, connect, execve, execveat, ptrace, kill,
+#: process_vm_readv, process_vm_writev. Files stay open to it: the parsers load data when they first need it. So does
+#: tgkill, which `abort` needs, though it reaches threads of other processes of this user too.
 _CALLS = {
-    "x86_64": (0xC000003E, (41, 53, 42, 59, 322, 101)),
-    "aarch64": (0xC00000B7, (198, 199, 203, 221, 281, 117)),
+    "x86_64": (0xC000003E, (41, 53, 42, 59, 322, 101, 62, 310, 311, *_NEWER)),
+    "aarch64": (0xC00000B7, (198, 199, 203, 221, 281, 117, 129, 270, 271, *_NEWER)),
 }
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 
@@ -58,7 +62,8 @@ def end_with_parent(parent: int) -> None:
 
 
 def deny_network() -> bool:
-    """No sockets and no other programs, for this process and all it forks. False where the kernel offers no filter."""
+    """Deny sockets, other programs, kill and io_uring to this process and all it forks. Return False where the
+    kernel offers no filter."""
     machine = _CALLS.get(platform.machine()) if sys.platform == "linux" else None
     if machine is None:
         return False

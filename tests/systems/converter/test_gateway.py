@@ -204,6 +204,28 @@ for attempt in (socket.socket, lambda: os.execv("/bin/true", ["true"])):
     assert done.stdout.split() == ["denied", "denied"]
 
 
+def test_a_confined_process_has_no_kill_and_no_way_around_the_filter() -> None:  # C5
+    """io_uring could open sockets without the calls that are denied; by kill a child could end the gateway."""
+    program = """
+import ctypes, errno, os
+from systems.converter.gateway.limits import deny_network
+assert deny_network()
+libc = ctypes.CDLL(None, use_errno=True)
+room = ctypes.create_string_buffer(256)
+for number in (425, 424):  # io_uring_setup, pidfd_send_signal: the same on every machine
+    assert libc.syscall(number, 1, room, 0, 0) == -1
+    print(errno.errorcode[ctypes.get_errno()], flush=True)
+try:
+    os.kill(os.getppid(), 0)
+except PermissionError:
+    print("EPERM", flush=True)
+os.abort()  # a process may still end itself
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["EPERM"] * 3, done.stderr
+    assert done.returncode == -signal.SIGABRT
+
+
 def test_a_file_that_takes_too_long_is_ended(tmp_path: Path) -> None:  # C5
     with RunningGateway(tmp_path, "--size", "1", "--seconds", "2", "--memory-mb", "4000") as gateway:
         answer = gateway.convert(endless_text())
