@@ -93,9 +93,11 @@ class Worker:
 
     async def ended(self, seconds: float = PATIENCE) -> int:
         """Its exit code, once it has ended by itself."""
-        await eventually(
-            lambda: self.process.poll() is not None, f"the worker to end\n{self.log[-2000:]}", seconds
-        )
+        try:
+            await eventually(lambda: self.process.poll() is not None, "the worker to end", seconds)
+        except pytest.fail.Exception as error:
+            error.add_note(self.log[-2000:])
+            raise
         return self.process.wait()
 
     async def ready(self) -> Worker:
