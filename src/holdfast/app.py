@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import replace
@@ -68,6 +69,19 @@ if TYPE_CHECKING:
 
 log = Log("holdfast.app")
 
+_apps: weakref.WeakSet[Holdfast] = weakref.WeakSet()
+#: What the parents of this process have opened. It stays here: whoever drops a connection may end the parent's.
+_parents: list[tuple[Engines, Portal | None]] = []
+
+
+def _after_fork() -> None:
+    for app in list(_apps):
+        app.after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_after_fork)
+
 
 class Holdfast(Declaring, Relaying, Verbs):
     """A set of tasks over one database.
@@ -102,9 +116,8 @@ class Holdfast(Declaring, Relaying, Verbs):
         self._threads = SystemThreads()
         self._given_store, self._given_calls = store, calls
         self._artefacts: Artefacts | None = None  #: made when it is needed, where the settings name a place
-        self._engines = Engines(self.make_engine, self._make_closed_engine, owned=store is None)
-        self._portal: Portal | None = None
-        self._portal_lock = threading.Lock()
+        self._open_nothing()
+        _apps.add(self)
         self.credits = Credits(self.engine, self.tasks, make_books, lambda: self.portal)
         self.new_id = self._ids.job_id
         self.current_trace: Callable[[], str | None] = _no_trace
@@ -200,14 +213,26 @@ class Holdfast(Declaring, Relaying, Verbs):
         before = self.__dict__.copy()
         self.url, self._given_store, self._clock = "memory://", store, clock
         self._artefacts = make_artefacts("memory://") if self.settings.artefacts else None
-        self._engines = Engines(self.make_engine, self._make_closed_engine, owned=False)
-        self._portal = None
+        self._open_nothing()
         try:
             yield self
         finally:
-            if (portal := vars(self)["_portal"]) is not None:
-                portal.close()
+            self._close_portal()
             self.__dict__.update(before)
+
+    def _open_nothing(self) -> None:
+        """Begin without an engine and without a portal."""
+        self._engines = Engines(self.make_engine, self._make_closed_engine, owned=self._given_store is None)
+        self._portal: Portal | None = None
+        self._portal_lock = threading.Lock()
+
+    def after_fork(self) -> None:
+        """Leave what the parent has opened to the parent. A forked process calls it for each of its apps by itself."""
+        self._engines.leave()
+        if self._portal is not None:
+            self._portal.leave()
+        _parents.append((self._engines, self._portal))
+        self._open_nothing()
 
     async def migrate(self) -> list[str]:
         return await self._make_store().migrate()
@@ -271,7 +296,15 @@ class Holdfast(Declaring, Relaying, Verbs):
     @property
     def sync(self) -> SyncVerbs:
         """Every verb for code without an event loop: `app.sync.retry(id)` is `await app.retry(id)`."""
-        return SyncVerbs(self.portal)
+        return SyncVerbs(lambda: self.portal, self._close_sync)
+
+    def _close_sync(self) -> None:
+        self._close_portal()
+        self._engines.close_idle()
+
+    def _close_portal(self) -> None:
+        if self._portal is not None:
+            self._portal.close()
 
     def dependency_call(self, name: str, shard: str = "") -> GuardedCall:
         """Guard a call of the dependency *name* by its breaker, in any process: `with app.dependency_call("bank"): …`, or

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from holdfast.domain.near import near
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Threads
+from holdfast.errors import UsageError
 from holdfast.verbs import Verbs
 
 T = TypeVar("T")
@@ -37,6 +38,10 @@ class Portal(Verbs):
     def is_open(self) -> bool:
         return self.close.alive
 
+    def leave(self) -> None:
+        """Never close it: this process was forked, and the thread stayed in its parent."""
+        self.close.detach()
+
     async def engine(self) -> Engine:
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
@@ -56,6 +61,12 @@ class Portal(Verbs):
         return self.wait_for(run())
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run *work* in the portal's loop and return its answer. Raises `UsageError` once the portal is closed."""
+        if not self.is_open:
+            work.close()
+            raise UsageError(
+                "this was closed, or belongs to the process that forked this one; get app.sync again"
+            )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
@@ -97,13 +108,13 @@ async def _close_caller(found: weakref.ref[Engine]) -> None:
 class SyncVerbs:
     """The verbs as plain calls: `app.sync.retry(id)` is `await app.retry(id)`."""
 
-    def __init__(self, portal: Portal) -> None:
-        self._portal = portal
+    def __init__(self, portal: Callable[[], Portal], close: Callable[[], None]) -> None:
+        self._portal, self._close = portal, close
 
     def close(self) -> None:
         """End the thread and the connections that plain calls have opened, once no other thread uses them. The next call
         opens them anew; without this they end with the app or the process."""
-        self._portal.close()
+        self._close()
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         if verb.startswith("_") or not inspect.iscoroutinefunction(getattr(Verbs, verb, None)):
@@ -112,6 +123,7 @@ class SyncVerbs:
             raise AttributeError(f"app.sync has no verb {verb[:60]}; {way}")
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return self._portal.wait_for(getattr(self._portal, verb)(*args, **kwargs))
+            portal = self._portal()
+            return portal.wait_for(getattr(portal, verb)(*args, **kwargs))
 
         return call

@@ -25,7 +25,11 @@ class Engines:
         self._direct: EnqueuesDirectly | None = None
         # Of stores alone: whoever keeps an engine keeps its tasks, and with them the app.
         self._stores: dict[Loop | None, Store] = {}
-        weakref.finalize(self, _abandon_all, self._stores)
+        self._end = weakref.finalize(self, _abandon_all, self._stores)
+
+    def leave(self) -> None:
+        """Never close these engines: this process was forked, and they belong to its parent."""
+        self._end.detach()
 
     async def here(self) -> Engine:
         """The engine of the running loop, opened if need be. Those of loops that are gone are closed on the way."""
@@ -52,10 +56,8 @@ class Engines:
         return self._direct
 
     async def close(self) -> None:
-        """Close the engine of the running loop, and those of no loop."""
-        self._direct = None
-        self._sweep()
-        self._drop(None)
+        """Close the engine of the running loop, and those that no loop uses."""
+        self.close_idle()
         loop = asyncio.get_running_loop()
         engine = self._by_loop.pop(loop, None)
         self._openings.pop(loop, None)
@@ -66,6 +68,12 @@ class Engines:
             await engine.broker.close()
         if store is not None:
             await store.close()
+
+    def close_idle(self) -> None:
+        """Close the engine of no loop, and those of loops that are gone. No thread may be enqueueing."""
+        self._direct = None
+        self._sweep()
+        self._drop(None)
 
     def _keep(self, loop: Loop | None, engine: Engine) -> None:
         self._by_loop[loop] = engine

@@ -7,6 +7,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import weakref
 from pathlib import Path
 
 from holdfast.errors import StoreError, StoreUnavailable
@@ -17,13 +18,49 @@ BUSY_SECONDS = 5.0
 _PASSING = ("locked", "busy")
 
 
+class Connection(sqlite3.Connection):
+    """A connection that is known to be open, so that a forked process finds the files it must not open."""
+
+    file: str | None = None  #: its real path, if it has a file
+
+    def close(self) -> None:
+        _open.discard(self)
+        super().close()
+
+
+_open: weakref.WeakSet[Connection] = weakref.WeakSet()
+#: The connections that this process was forked with. They stay here, because closing them would touch the parent's files.
+_inherited: list[Connection] = []
+
+
+def _inherit() -> None:
+    _inherited.extend(_open)
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_inherit)
+
+
 def connect(path: str) -> sqlite3.Connection:
-    """A connection in WAL mode with `synchronous=FULL`, in autocommit: transactions are begun by name."""
+    """Return a connection in WAL mode with `synchronous=FULL`, in autocommit: transactions are begun by name.
+
+    Raises `StoreError` in a process that was forked while the file was open. SQLite counts the locks of a file for the whole
+    process and the child inherits the count, but not the locks. The parent would delete the WAL that the child writes to.
+    """
+    file = os.path.realpath(path) if _is_file(path) else None
+    if file is not None and any(connection.file == file for connection in _inherited):
+        raise StoreError(
+            f"{Path(path).name} was open when this process was forked, and SQLite would lose what is written here;"
+            " use the app first after the fork, or close it before: app.sync.close() or await app.close()"
+        )
     try:
         _create(path)
         connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=Connection
         )
+        connection.file = file
+        _open.add(connection)
         connection.text_factory = _text
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = FULL")
@@ -35,9 +72,13 @@ def connect(path: str) -> sqlite3.Connection:
     return connection
 
 
+def _is_file(path: str) -> bool:
+    return not path.startswith((":", "file:"))
+
+
 def _create(path: str) -> None:
     """Create a missing file for this user only; SQLite gives its WAL and index the same mode. Files that exist keep theirs."""
-    if path.startswith((":", "file:")):
+    if not _is_file(path):
         return
     with contextlib.suppress(OSError):  # it exists, or SQLite says better why it cannot be opened
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
