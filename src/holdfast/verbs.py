@@ -161,11 +161,15 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         owner: str | None = None,
         from_step: str | None = None,
         args: Mapping[str, Any] | None = None,
+        priority: int | str | None = None,
     ) -> int:
         """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`. With *args* it is called with
-        these instead, all of them by name; its steps are forgotten then, unless *from_step* says which."""
+        these instead, all of them by name; its steps are forgotten then, unless *from_step* says which. *priority* is the
+        job's from now on, as in `options(priority=…)`; None keeps the one it has."""
         engine = await self.engine()
-        return await engine.retry(job_id, by=by, owner=owner, from_step=from_step, args=args)
+        return await engine.retry(
+            job_id, by=by, owner=owner, from_step=from_step, args=args, priority=priority
+        )
 
     async def cancel(self, job_id: str, *, by: str = "api", reason: str = "") -> None:
         """Queued or processing → cancelled. A running attempt is told to stop."""

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from holdfast.dispatch.rabbitmq import RabbitDispatch
-from holdfast.domain.job import JobId
+from holdfast.domain.job import JobId, Lane
 from holdfast.domain.moves import State
 from holdfast.engine.broker import Broker, name_of
 from holdfast.engine.dispatch import Dispatch, Hint
@@ -112,6 +112,34 @@ async def test_a_manual_retry_of_a_delayed_job_runs_at_once_and_once(
         job = await book.note.options(delay="1h").enqueue(0)
         await app.retry(job.id)
         await book.all_ran(1)
+
+
+async def test_a_manual_retry_with_the_highest_priority_overtakes_all_hints(
+    url: str, own_redis: RedisServer
+) -> None:  # E76 S6
+    book = Ledger(url, own_redis.url())
+    async with book.app as app:
+        engine, broker = await app.engine(), await book.broker()
+        waiting = await book.note.options(delay="1h").enqueue(0)
+        ended = await book.note.enqueue(1)
+        await app.cancel(ended.id)
+        crowd = [{"number": number} for number in range(2, 2002)]
+        await book.note.options(priority="high").enqueue_many(crowd)
+        await until(lambda: _in_line(broker, book.note.lane, 2000))
+        for handle in (waiting, ended):
+            await app.retry(handle.id, priority=1000)
+        await until(lambda: _in_line(broker, book.note.lane, 2002))
+        hints = await broker.ask(lambda dispatch: dispatch.take([book.note.lane], 2))
+        assert hints is not None
+        assert set(hints) == {Hint(JobId(waiting.id), 1), Hint(JobId(ended.id), 2)}
+        session = await engine.store.open_session("worker", app.settings.lease)
+        claimed = await engine.store.claim_jobs(session, hints)
+        assert {one.lease.job_id: one.priority for one in claimed} == {waiting.id: 1000, ended.id: 1000}
+
+
+async def _in_line(broker: Broker, lane: Lane, wanted: int) -> bool:
+    sizes = await broker.ask(lambda dispatch: dispatch.sizes([lane]))
+    return sizes is not None and sizes.ready[lane] == wanted
 
 
 async def test_a_cancelled_delayed_job_leaves_the_broker(url: str, own_redis: RedisServer) -> None:  # S6

@@ -143,6 +143,22 @@ async def test_a_job_can_be_retried_with_other_arguments(app: Holdfast) -> None:
         assert (told.meta["by"], told.meta["edited"]) == ("ann", ["page"])
 
 
+async def test_a_retry_takes_a_priority_as_enqueue_does(app: Holdfast) -> None:  # E33 E25
+
+    @app.task
+    async def fetch() -> None: ...
+
+    async with app:
+        handle = await fetch.options(priority="low").enqueue()
+        await app.cancel(handle.id)
+        for wrong in ("urgent", 1001, -1001, 1.5, True):
+            with pytest.raises(UsageError, match="priority"):
+                await app.retry(handle.id, priority=wrong)  # type: ignore[arg-type]
+        assert (await handle.job()).generation == 1
+        await app.retry(handle.id, priority="high")
+        assert (await handle.job()).priority == 10
+
+
 async def test_what_a_step_has_done_is_kept_while_the_store_is_away(
     db: Database, app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E40

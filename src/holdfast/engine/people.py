@@ -16,6 +16,7 @@ from holdfast.engine.broker import Broker
 from holdfast.engine.payload import decode_any, encode, size
 from holdfast.engine.ports import Reclaim, Stuck
 from holdfast.engine.recovering import BATCH, Recovering, stuck_failure
+from holdfast.engine.tasks import checked_priority
 from holdfast.errors import (
     Changed,
     Conflict,
@@ -57,14 +58,17 @@ class People(Recovering):
         owner: str | None = None,
         from_step: str | None = None,
         args: Mapping[str, Any] | None = None,
+        priority: int | str | None = None,
         proviso: Proviso = ANYHOW,
     ) -> int:
         """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`.
 
         *owner* refuses another's job. *from_step* forgets that step and every one recorded after it. *args* are what it is
-        called with instead; its steps, recorded for another call, are forgotten. *proviso*: only if.
+        called with instead; its steps, recorded for another call, are forgotten. *priority* is the job's from now on; None keeps the one it has.
+        *proviso*: only if.
         """
         known = named(job_id)
+        level = None if priority is None else checked_priority(priority)
         if owner is not None:
             row = await self.job(known)
             if row.owner != owner:
@@ -73,19 +77,32 @@ class People(Recovering):
         edit = None if args is None else await self._edit(known, args)
         if edit is None:
             await self._check_again(known)
-        place = await self._retry(known, by, forget, edit, proviso)
+        place = await self._retry(known, by, forget, edit, level, proviso)
         self.observers.retried(Kind.manual_retry)
         self._moved(known)
         return place
 
     async def _retry(
-        self, job_id: JobId, by: str, forget: Collection[str] | None, edit: Edit | None, proviso: Proviso
+        self,
+        job_id: JobId,
+        by: str,
+        forget: Collection[str] | None,
+        edit: Edit | None,
+        priority: int | None,
+        proviso: Proviso,
     ) -> int:
         """In one move, also where it is to be taken from a worker that lives: of two who ask, one is refused."""
 
         async def retry(stuck: Stuck | None) -> int:
             return await self.store.retry(
-                job_id, by, kind=Kind.manual_retry, forget=forget, edit=edit, proviso=proviso, stuck=stuck
+                job_id,
+                by,
+                kind=Kind.manual_retry,
+                forget=forget,
+                edit=edit,
+                priority=priority,
+                proviso=proviso,
+                stuck=stuck,
             )
 
         try:

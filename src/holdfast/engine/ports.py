@@ -333,6 +333,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         forget: Collection[str] | None = None,
         queue: str | None = None,
         edit: Edit | None = None,
+        priority: int | None = None,
         proviso: Proviso = ANYHOW,
         stuck: Stuck | None = None,
     ) -> int:
@@ -341,7 +342,8 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
 
         Stuck is an attempt whose lease has run out and, where it is still the current one, that of *stuck*; it is taken from
         its worker in this move. *edit* changes what it is called with, by the same move. *forget* names the steps to run anew;
-        without it they are kept, and with *edit* all forgotten. Answers the place in its line, counted from 1.
+        without it they are kept, and with *edit* all forgotten. *priority* is the job's from this move on; None keeps the one it
+        has. Answers the place in its line, counted from 1.
         """
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:

@@ -110,10 +110,18 @@ def some(meta: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in meta.items() if value is not None}
 
 
-def said(by: str, reason: str = "", token: str | None = None, edit: Edit | None = None) -> dict[str, Any]:
+def said(
+    by: str,
+    reason: str = "",
+    token: str | None = None,
+    edit: Edit | None = None,
+    priority: int | None = None,
+) -> dict[str, Any]:
     """Who decided a person's move, why if they said so, what it changed, and the name of the call if it has one."""
     edited = None if edit is None else list(edit.names)
-    return some({"by": by or None, "reason": reason or None, "edited": edited, TOKEN: token})
+    return some(
+        {"by": by or None, "reason": reason or None, "edited": edited, "priority": priority, TOKEN: token}
+    )
 
 
 def shown(meta: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def retry(
     forget: Collection[str] | None,
     queue: str | None,
     edit: Edit | None,
+    priority: int | None,
     proviso: Proviso,
     stuck: Stuck | None,
 ) -> int:
@@ -65,10 +66,12 @@ def retry(
             raise Conflict(retry_refusal(job_id, job.state))
     if edit is not None:
         job.payload, job.spec = edit.payload, replace(job.spec, version=edit.version)
+    if priority is not None:
+        job.spec = replace(job.spec, priority=priority)
     for name in list(job.steps) if edit is not None and forget is None else forget or ():
         job.steps.pop(name, None)
     job.retry_type, job.manual_retry_count = "MANUAL", job.manual_retry_count + 1
-    into_line(tables, job, now, kind, **said(by, edit=edit))
+    into_line(tables, job, now, kind, **said(by, edit=edit, priority=priority))
     job.done |= _names(proviso)
     return _place(tables, job, now)
 

@@ -285,11 +285,14 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         forget: Collection[str] | None = None,
         queue: str | None = None,
         edit: Edit | None = None,
+        priority: int | None = None,
         proviso: Proviso = ANYHOW,
         stuck: Stuck | None = None,
     ) -> int:
         return self._write(
-            lambda: people.retry(self._tables, job_id, by, kind, forget, queue, edit, proviso, stuck)
+            lambda: people.retry(
+                self._tables, job_id, by, kind, forget, queue, edit, priority, proviso, stuck
+            )
         )
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:

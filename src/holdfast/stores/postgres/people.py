@@ -48,6 +48,7 @@ async def retry(
     forget: Collection[str] | None,
     queue: str | None,
     edit: Edit | None,
+    priority: int | None,
     proviso: Proviso,
     stuck: Stuck | None,
 ) -> int:
@@ -58,7 +59,22 @@ async def retry(
     await check(move, job_id, proviso)  # after the key: all retries lock them in this order
     if kind is Kind.redriven:
         await _must_be_dead(move, job_id)
-    meta = said(by, token=proviso.token, edit=edit)
+    meta = said(by, token=proviso.token, edit=edit, priority=priority)
+    await _change(move, job_id, edit, priority)
+    await _end_last_attempt(move, job_id, by, stuck)
+    ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
+    if ended:
+        move.tell(kind, Lease(job_id, ended[0][0]), 0, meta)
+    elif not await _hasten(move, job_id, kind, by, meta, stuck, priority):
+        raise Conflict(retry_refusal(job_id, await move.state(job_id)))
+    if forget is not None or edit is not None:
+        await move.forget_steps(job_id, forget)
+    await move.run("grant", None)
+    return int(await move.connection.fetchval(SQL["position"], job_id))
+
+
+async def _change(move: Move, job_id: JobId, edit: Edit | None, priority: int | None) -> None:
+    """Write what the job has from this move on: a refusal undoes it."""
     if edit is not None:
         await move.connection.execute(
             "UPDATE holdfast.job SET payload = $2, version = $3::smallint WHERE id = $1",
@@ -66,16 +82,10 @@ async def retry(
             edit.payload,
             edit.version,
         )
-    await _end_last_attempt(move, job_id, by, stuck)
-    ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
-    if ended:
-        move.tell(kind, Lease(job_id, ended[0][0]), 0, meta)
-    elif not await _hasten(move, job_id, kind, by, meta, stuck):
-        raise Conflict(retry_refusal(job_id, await move.state(job_id)))
-    if forget is not None or edit is not None:
-        await move.forget_steps(job_id, forget)
-    await move.run("grant", None)
-    return int(await move.connection.fetchval(SQL["position"], job_id))
+    if priority is not None:
+        await move.connection.execute(
+            "UPDATE holdfast.job SET prio = $2::smallint WHERE id = $1", job_id, -priority
+        )
 
 
 async def _must_be_dead(move: Move, job_id: JobId) -> None:
@@ -142,7 +152,13 @@ async def _take_key(move: Move, job_id: JobId) -> None:
 
 
 async def _hasten(
-    move: Move, job_id: JobId, kind: Kind, by: str, meta: dict[str, Any], stuck: Stuck | None
+    move: Move,
+    job_id: JobId,
+    kind: Kind,
+    by: str,
+    meta: dict[str, Any],
+    stuck: Stuck | None,
+    priority: int | None,
 ) -> bool:
     """Waiting or stuck → due now, in the same generation."""
     for lease, lost, crashes in await _lost(move, job_id, stuck):
@@ -151,7 +167,7 @@ async def _hasten(
         told = {"error_code": lost.code, **said(by)}
         line = Back(lease, back, "reclaimed", crashes, told)
         await settling.into_line(move, Kind.reclaimed, [line], any_deadline=True)
-    rows = await move.run("hasten", job_id, int(kind), to_json(meta))
+    rows = await move.run("hasten", job_id, int(kind), to_json(meta), None if priority is None else -priority)
     for attempt, epoch in rows:
         move.tell(kind, Lease(job_id, epoch), attempt, meta)
     return bool(rows)

@@ -376,12 +376,14 @@ class PostgresStore(Hints):
         forget: Collection[str] | None = None,
         queue: str | None = None,
         edit: Edit | None = None,
+        priority: int | None = None,
         proviso: Proviso = ANYHOW,
         stuck: Stuck | None = None,
     ) -> int:
         named = await self._named(proviso)
         place = await self._write(
-            "people", lambda move: people.retry(move, job_id, by, kind, forget, queue, edit, named, stuck)
+            "people",
+            lambda move: people.retry(move, job_id, by, kind, forget, queue, edit, priority, named, stuck),
         )
         self._bell.ring()
         return place

@@ -41,6 +41,7 @@ def retry(
     forget: Collection[str] | None,
     queue: str | None,
     edit: Edit | None,
+    priority: int | None,
     proviso: Proviso,
     stuck: Stuck | None,
 ) -> int:
@@ -60,7 +61,8 @@ def retry(
         if job.attempt >= job.max_attempts:  # the last one: it ends here, and the retry begins anew
             end_attempt(move, job, "reclaimed", lost)
             bury(move, job, lost, Kind.failed, crashes=crashes, by=by)
-            return retry(move, job_id, by, kind, forget, queue, edit, Proviso(token=proviso.token), None)
+            terms = Proviso(token=proviso.token)
+            return retry(move, job_id, by, kind, forget, queue, edit, priority, terms, None)
         reclaim_one(move, job, RetryAfter(timedelta(), lost), crashes)
         move.record_one(Kind.reclaimed, job.lease, attempt, error_code=lost.code, **said(by))
         move.connection.execute(
@@ -76,9 +78,12 @@ def retry(
             "UPDATE holdfast_job AS job SET payload = ?, version = ? WHERE id = ?",
             (edit.payload, edit.version, job.number),
         )
+    if priority is not None:
+        move.connection.execute("UPDATE holdfast_job SET prio = ? WHERE id = ?", (-priority, job.number))
     if forget is not None or edit is not None:
         move.forget_steps(job.number, forget)
-    move.record_one(kind, job.lease, attempt, **said(by, token=proviso.token, edit=edit))
+    meta = said(by, token=proviso.token, edit=edit, priority=priority)
+    move.record_one(kind, job.lease, attempt, **meta)
     return _place(move, job)
 
 

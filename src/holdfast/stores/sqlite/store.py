@@ -360,11 +360,12 @@ class SqliteStore(Looking, Hints):
         forget: Collection[str] | None = None,
         queue: str | None = None,
         edit: Edit | None = None,
+        priority: int | None = None,
         proviso: Proviso = ANYHOW,
         stuck: Stuck | None = None,
     ) -> int:
         return await self._write_work(
-            lambda move: people.retry(move, job_id, by, kind, forget, queue, edit, proviso, stuck)
+            lambda move: people.retry(move, job_id, by, kind, forget, queue, edit, priority, proviso, stuck)
         )
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:

@@ -1,5 +1,5 @@
 -- retry of a waiting job: due now, in the same generation; also of one that is due, where a hold keeps it out of the line.
--- $1 id, $2 kind of the event, $3 meta
+-- $1 id, $2 kind of the event, $3 meta, $4 priority, negated (null: its own)
 WITH d AS (
     DELETE FROM holdfast.deferred
      WHERE id = $1::uuid AND isfinite(run_at) AND NOT at_once
@@ -11,10 +11,10 @@ WITH d AS (
       FROM d
 ), r AS (
     INSERT INTO holdfast.ready (ord, id, lane, prio, attempt, crashes, generation, run_at, deadline_at)
-    SELECT holdfast.place(q.at), d.id, d.lane, d.prio, d.attempt, d.crashes, d.generation, q.at, d.deadline_at FROM d, q WHERE d.key IS NULL
+    SELECT holdfast.place(q.at), d.id, d.lane, coalesce($4::smallint, d.prio), d.attempt, d.crashes, d.generation, q.at, d.deadline_at FROM d, q WHERE d.key IS NULL
 ), w AS (
     INSERT INTO holdfast.deferred (run_at, id, lane, prio, attempt, crashes, generation, deadline_at, key, at_once)
-    SELECT q.at, d.id, d.lane, d.prio, d.attempt, d.crashes, d.generation, d.deadline_at, d.key, true FROM d, q WHERE d.key IS NOT NULL
+    SELECT q.at, d.id, d.lane, coalesce($4::smallint, d.prio), d.attempt, d.crashes, d.generation, d.deadline_at, d.key, true FROM d, q WHERE d.key IS NOT NULL
 ), g AS (
     INSERT INTO holdfast.life (job_id, generation, queued_at, deadline_at, lane, manual_retries, manual_epoch)
     SELECT j.id, d.generation, j.created_at, j.deadline_at, j.lane, 1, q.epoch
