@@ -13,6 +13,8 @@ import msgspec
 from holdfast import UsageError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+#: The priority of a retry that is promised to begin in time: the highest that a job can have. Customers ask for HIGH, 10, at most.
+PROMISED_PRIORITY = 1000
 _Credits = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
@@ -20,7 +22,9 @@ _Credits = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 class Tier:
     name: str
     success_within: float | None = None  #: seconds from the request to the picture
-    retry_within: float | None = None  #: seconds from a retry by hand until it begins
+    retry_within: float | None = (
+        None  #: seconds from a retry by hand until it begins; it overtakes what waits
+    )
     compensation: int = 0  #: credits for each broken promise; a job's own price bounds them
     compensation_per_month: int = 100  #: credits that one account gets in a calendar month (UTC) at most
 

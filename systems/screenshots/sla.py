@@ -1,7 +1,8 @@
 """Promises that are due are judged, once each; a broken one is recorded and compensated, once each (E76).
 
 SUCCESS  the picture was not there in time: late, failed, or still open.
-RETRY    a retry by hand did not begin in time.
+RETRY    a retry by hand did not begin in time. It has the highest priority (`records.following.retry_priority`), so something
+         held it: a pause, a bound on what runs at once, or the lack of a free worker.
 
 A promise is kept or excused where the customer is the cause: the job was cancelled, an attempt failed for a reason of the page or
 the request (`codes.BY_CUSTOMER`), the page's host was held for it (`hosts`), or the page answered with an error. Compensation waits until the job has ended, because only then

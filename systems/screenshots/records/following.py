@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast import Event, Holdfast, JobRow
 from systems.common.databases import Database, database_of
-from systems.screenshots.promises import Promises
+from systems.screenshots.promises import PROMISED_PRIORITY, Promises, Tier
 from systems.screenshots.records.tables import TABLES
 
 TYPES = ("SCREENSHOT", "PDF_GENERATION")
@@ -70,9 +70,7 @@ async def _asked_for(app: Holdfast, promises: Promises, events: Iterable[Event])
     for row in await rows_of(app, ids):
         if row.task not in TYPES or row.owner is None:
             continue
-        paid = await app.credits.ledger(job_id=row.id, limit=1)
-        payer = paid[0].account if paid else row.owner
-        tier = promises.tier_of([row.owner, payer])
+        payer, tier = await _payer_and_tier(app, promises, row)
         created = row.created_at.timestamp()
         within = None if tier is None else tier.success_within
         price = app.credits.price_of(row.task)
@@ -92,6 +90,27 @@ async def _asked_for(app: Holdfast, promises: Promises, events: Iterable[Event])
             )
         )
     return statements
+
+
+async def _payer_and_tier(app: Holdfast, promises: Promises, row: JobRow) -> tuple[str, Tier | None]:
+    """Return the account that pays for the job, and what its owner or that account is promised."""
+    paid = await app.credits.ledger(job_id=row.id, limit=1)
+    payer = paid[0].account if paid else row.owner or ""
+    return payer, promises.tier_of([row.owner, payer])
+
+
+async def retry_priority(app: Holdfast, books: Books, promises: Promises, row: JobRow) -> int | None:
+    """Return the priority of a retry by hand of this job: the highest where its start is promised, else None.
+
+    The promise on record is the one that is judged. A job that is not on record yet has the promise that it will be given.
+    """
+    recorded = await books.run("SELECT retry_within FROM screenshots_job WHERE job_id = $1", row.id)
+    if recorded:
+        within = recorded[0][0]
+    else:
+        _, tier = await _payer_and_tier(app, promises, row)
+        within = None if tier is None else tier.retry_within
+    return None if within is None else PROMISED_PRIORITY
 
 
 def _moved(events: Iterable[Event]) -> Iterable[Statement]:

@@ -17,20 +17,20 @@ log = Log("screenshots.retrying")
 _DEFAULT_LIMIT = timedelta(minutes=30)
 
 
-async def retry(app: Holdfast, row: JobRow, *, by: str) -> int:
-    """Retry the job that was read as *row* and return its queue position.
+async def retry(app: Holdfast, row: JobRow, *, by: str, priority: int | None) -> int:
+    """Retry the job that was read as *row* and return its queue position. With a *priority* the job has that one from now on.
 
     Raises `Refused` with 400 when the job is not one to retry, and with 409 when it changed after it was read.
     """
     if row.state is State.COMPLETE:
         raise _not_retryable(app, row)
     try:
-        place = await app.retry(row.id, by=by)
+        place = await app.retry(row.id, by=by, priority=priority)
     except Conflict:
         if await _is_unchanged(app, row):
             raise _not_retryable(app, row) from None
         raise
-    log.info("retry.manual", job_id=row.id, by=by, was=row.state.value, place=place)
+    log.info("retry.manual", job_id=row.id, by=by, was=row.state.value, place=place, priority=priority)
     if row.state is State.QUEUED:
         log.info("retry.replaced", job_id=row.id, by=by, was_due=row.run_at.isoformat())
     return place

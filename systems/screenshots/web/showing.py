@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast import Event, JobRow, State
 from systems.screenshots.codes import CODES, Code, message
+from systems.screenshots.promises import PROMISED_PRIORITY
 
 STATUS = {
     State.QUEUED: "QUEUED",
@@ -15,7 +16,7 @@ STATUS = {
     State.FAILED: "FAILED",
     State.CANCELLED: "CANCELLED",
 }
-PRIORITY = {10: "HIGH", 0: "NORMAL", -10: "LOW"}
+PRIORITY = {PROMISED_PRIORITY: "HIGH", 10: "HIGH", 0: "NORMAL", -10: "LOW"}
 _HOPELESS = frozenset(code.value for code, known in CODES.items() if not known.again)
 #: What people do with a job, as the trail tells it.
 AUDITED = {

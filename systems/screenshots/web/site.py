@@ -35,7 +35,7 @@ from systems.screenshots.failures import ShotFailed
 from systems.screenshots.guard import Rules
 from systems.screenshots.hosts import Hosts
 from systems.screenshots.records import Books, open_books
-from systems.screenshots.records.following import TYPES
+from systems.screenshots.records.following import TYPES, retry_priority
 from systems.screenshots.shot import MEDIA_TYPES, Shot
 from systems.screenshots.sla import Place, Sla
 from systems.screenshots.sla_report import Month, report
@@ -154,7 +154,8 @@ class _Routes:
         row = await self._found(caller, job_id)
         claimed = "".join(char for char in asked.requested_by if char.isprintable())
         by = f"{caller.name} for {claimed}" if claimed else caller.name
-        place = await retry(self._app, row, by=by)
+        priority = await retry_priority(self._app, self.books, self._screenshots.promises, row)
+        place = await retry(self._app, row, by=by, priority=priority)
         return _json({"jobId": row.id, "message": "Job queued for manual retry", "queuePosition": place})
 
     async def audit(self, request: Request, job_id: str) -> Response:

@@ -18,10 +18,11 @@ from systems.screenshots.codes import BY_CUSTOMER, CODES
 from systems.screenshots.payouts import Claim, decide
 from systems.screenshots.promises import Tier, read_promises
 from systems.screenshots.settings import HERE
+from systems.screenshots.shot import Shot
 from systems.screenshots.sla import Sla, kept_success
 from systems.screenshots.sla_report import Month
 from tests.integration.endpoint import ALLOW, Endpoint
-from tests.systems.screenshots.api.world import ADMIN, PAGE, Easel, World
+from tests.systems.screenshots.api.world import ADMIN, PAGE, Easel, World, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -361,6 +362,80 @@ async def test_a_retry_by_hand_begins_within_its_time(make_world: Callable[..., 
         assert await court.judge(later=29) == 0
         assert await court.judge(later=31) == 1
         assert await court.found() == [(broken, "RETRY", "user:7", 1)]
+
+
+async def crowd(world: World) -> None:
+    """Let 2,010 pictures wait, of three customers, half of them HIGH."""
+    for owner in ("user:7", "user:8", "org:acme"):
+        for level in ("high", "normal"):
+            shots = [{"shot": Shot(url=f"{PAGE}/{number}")} for number in range(335)]
+            await world.screenshots.screenshot.options(owner=owner, priority=level).enqueue_many(shots)
+
+
+async def started(world: World, job_id: str, after: int) -> list[str]:
+    """Work until the job begins; what was begun behind the event *after*, in that order."""
+
+    async def begun() -> list[str] | None:
+        ids: list[str] = []
+        mark = after
+        while events := await world.app.events(after=mark):
+            ids += [event.job_id for event in events if event.kind == "processing"]
+            mark = events[-1].id
+        return ids if job_id in ids else None
+
+    async with world.working():
+        return await eventually(begun) or []
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_a_promised_retry_begins_before_two_thousand_pictures_that_wait(
+    tmp_path: Path, database_url: str, recorded: bool
+) -> None:  # E76 E25
+    async with World(tmp_path, database_url, Easel(), sla=SLA).open(works=False, credits=1_000) as world:
+        async with world.working():
+            promised, other = await world.shot(url=CRASHING), await world.shot("bob", CRASHING)
+            for job_id in (promised, other):
+                await world.ended(job_id)
+        if recorded:
+            await Court(world).judge()
+        await crowd(world)
+        later = (await world.retry(other, "bob")).json()["queuePosition"]
+        first = (await world.retry(promised)).json()["queuePosition"]
+        assert (first, later > 1_000) == (1, True)
+        shown = [(await world.look(job_id))["priority"] for job_id in (promised, other)]
+        assert shown == ["HIGH", "NORMAL"]
+        [asked] = [one for one in await world.app.events(job_id=promised) if one.kind == "manual_retry"]
+        assert asked.meta["priority"] == 1000
+        order = await started(world, promised, asked.id)
+        # Of 13 claims 8 begin with the high level: no more than five claims of all slots come before it.
+        assert order.index(promised) <= 5 * world.app.settings.concurrency
+        assert await Court(world).judge(later=31) == 0
+
+
+async def test_a_retry_that_is_not_promised_keeps_its_priority(
+    make_world: Callable[..., World],
+) -> None:  # E76
+    silver = SLA.replace('"user:7" = "gold"', '"user:7" = "silver"')
+    async with make_world(sla=silver).open() as world:
+        for who, priority in (("ann", -10), ("bob", 0)):
+            job_id = await world.shot(who, CRASHING, priority="LOW" if priority else "NORMAL")
+            await world.ended(job_id)
+            assert (await world.retry(job_id, who)).status_code == 200
+            assert (await world.app.job(job_id)).priority == priority
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_a_promise_to_the_payer_puts_a_retry_first_too(
+    make_world: Callable[..., World], recorded: bool
+) -> None:  # E76
+    async with make_world(sla=SLA).open() as world:
+        await world.app.credits.open("user:8", paid_by="org:acme")
+        job_id = await world.shot("bob", CRASHING)
+        await world.ended(job_id)
+        if recorded:
+            await Court(world).judge()
+        assert (await world.retry(job_id, "operator")).status_code == 200
+        assert (await world.app.job(job_id)).priority == 1000
 
 
 async def test_a_judge_that_was_killed_at_any_point_has_paid_once_when_another_has_come(
