@@ -22,9 +22,7 @@ _Credits = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 class Tier:
     name: str
     success_within: float | None = None  #: seconds from the request to the picture
-    retry_within: float | None = (
-        None  #: seconds from a retry by hand until it begins; it overtakes what waits
-    )
+    retry_within: float | None = None  #: seconds from a retry by hand until it begins
     compensation: int = 0  #: credits for each broken promise; a job's own price bounds them
     compensation_per_month: int = 100  #: credits that one account gets in a calendar month (UTC) at most
 
