@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import Event, JobRow, State
+from systems.common.rows import failure_before
 from systems.screenshots.codes import CODES, Code, message
 from systems.screenshots.promises import PROMISED_PRIORITY
 
@@ -36,8 +37,8 @@ AUDITED = {
 def show(row: JobRow) -> dict[str, Any]:
     """Return the fields of the source document.
 
-    *nextRetryAt* is set while the job waits for an automatic retry, *errorCode* when it has failed, *lockedBy* and *lockedAt*
-    while a worker has it. *isRetryable* is true until the job has failed for a reason that no further attempt would change; a
+    *nextRetryAt* is set while the job waits for an automatic retry, *errorCode* when it has failed, *lastFailureReason* when it
+    has failed or is tried again by itself, *lockedBy* and *lockedAt* while a worker has it. *isRetryable* is true until the job has failed for a reason that no further attempt would change; a
     retry by hand is accepted all the same.
     """
     payload = row.payload if isinstance(row.payload, dict) else {}
@@ -103,10 +104,11 @@ def _may_help(code: str | None) -> bool:
 def _said(row: JobRow) -> tuple[str | None, str]:
     if row.state is State.FAILED:
         return row.error_code, _line(row.error_code, row.error_message, final=True)
-    if row.state in (State.COMPLETE, State.CANCELLED) or row.last_failure is None:
+    failure = failure_before(row)
+    if failure is None:
         return None, ""
-    code = row.last_failure.get("code")
-    return code, _line(code, row.last_failure.get("message"), final=False)
+    code = failure.get("code")
+    return code, _line(code, failure.get("message"), final=False)
 
 
 def _line(code: str | None, said: str | None, *, final: bool) -> str:

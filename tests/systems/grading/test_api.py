@@ -187,6 +187,7 @@ async def test_only_what_has_failed_is_sent_again(http: httpx2.AsyncClient, grad
     await grading.app.end(made["submissionId"], Failed("PROVIDER_REFUSED"), generation=1, worker="w")
     again = (await http.post(f"/submissions/{made['submissionId']}/retry")).json()
     assert (again["status"], again["requestId"]) == ("PENDING", f"{made['submissionId']}.2")
+    assert (again["failureReason"], again["message"]) == (None, None)
 
 
 async def test_a_broker_that_is_away_keeps_nobody_from_submitting_and_is_told_of_in_one_line(  # G2

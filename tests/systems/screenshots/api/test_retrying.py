@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import errno
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from systems.common.parts import Part
+from systems.screenshots.codes import Code, message
 from tests.systems.screenshots.api.world import SHOTS, Easel, World, eventually
 
 pytestmark = pytest.mark.anyio
@@ -182,6 +184,29 @@ async def test_errors_are_retried_or_not_as_the_table_says(
     ]
     assert ended[3]["lastFailureReason"] == "Nothing that can be seen on the page matches the selector."
     assert await world.balance() == (100, 0, 0)
+
+
+async def test_a_retry_says_nothing_of_the_failure_before_it(tmp_path: Path, database_url: str) -> None:  # S2
+    """Neither while it is queued, nor while the new attempt runs; a new failure is shown again."""
+    policies = '[tasks.SCREENSHOT]\nmax_attempts = 2\nbackoff = { table = ["1h"], jitter = "none" }\n'
+    easel = Easel()
+    easel.after = "SELECTOR_NOT_FOUND"
+    easel.free.set()
+    async with World(tmp_path, database_url, easel, policies=policies).open() as world:
+        job_id = await world.shot(url=HANGING)
+        assert (await world.ended(job_id))["lastFailureReason"] is not None
+        easel.free.clear()
+        easel.after = "CONNECTION_FAILED"
+        await world.app.pause("screenshots")
+        assert (await world.retry(job_id)).status_code == 200
+        queued = await world.look(job_id)
+        assert (queued["status"], queued["lastFailureReason"], queued["errorCode"]) == ("QUEUED", None, None)
+        await world.app.resume("screenshots")
+        running = await world.running(job_id)
+        assert (running["retryCount"], running["lastFailureReason"]) == (0, None)
+        easel.free.set()
+        waiting = await world.until(job_id, lambda shown: shown["nextRetryAt"] is not None)
+        assert waiting["lastFailureReason"] == message(Code.CONNECTION_FAILED, final=False)
 
 
 # -- prevention of races ----------------------------------------------------------------------------------------------
