@@ -52,7 +52,7 @@ def key_beside(database: Path, random: Callable[[], bytes]) -> tuple[bytes, ...]
 def no_key() -> tuple[bytes, ...]:
     """Refuse what needs a key on a store that cannot keep one."""
     raise Conflict(
-        "webhooks on PostgreSQL need the setting secret: set HOLDFAST_SECRET, the same in every process of this app;"
+        "webhooks on PostgreSQL need a key; set HOLDFAST_SECRET, the same in every process of this app;"
         f" make one with {_HOW_TO_MAKE}"
     )
 

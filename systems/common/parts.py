@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 from pathlib import Path
 from typing import IO
 
@@ -88,6 +89,15 @@ def create_private(file: Path) -> None:
     make_folder(file.parent)
     with contextlib.suppress(FileExistsError):
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def kept_secret(file: Path) -> str:
+    """Return the random text in *file*; the first time, make it, for this user only."""
+    if not file.exists():
+        with Part(file, str(os.getpid())) as part:
+            part.write(secrets.token_hex(32).encode())
+            part.publish()
+    return file.read_text()
 
 
 def sweep_parts(folder: Path, *, now: float, older_than: float = 3600.0) -> int:

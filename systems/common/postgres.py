@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import secrets
 import shutil
 import signal
 import socket
 import subprocess
 from pathlib import Path
 
+from systems.common.parts import kept_secret
 from systems.common.servers import NoServer, Server, start_server
 
 _NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
@@ -30,7 +30,7 @@ class PrivatePostgres:
         programs = _find_programs()
         prefix = _ordinary_user(programs)
         self._folder.mkdir(parents=True, exist_ok=True)
-        password = self._password()
+        password = kept_secret(self._folder / "password")
         if not (self._data / "PG_VERSION").exists():
             self._initdb(programs, prefix)
         port = _free_port()
@@ -47,14 +47,6 @@ class PrivatePostgres:
     def __exit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.stop()
-
-    def _password(self) -> str:
-        file = self._folder / "password"
-        with contextlib.suppress(FileExistsError):
-            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as out:
-                out.write(secrets.token_hex(16))
-        return file.read_text()
 
     def _initdb(self, programs: Path, prefix: tuple[str, ...]) -> None:
         command = [

@@ -17,6 +17,7 @@ from types import FrameType
 
 from holdfast import HoldfastError
 from systems.common.children import ROOT, Child, NotStarted
+from systems.common.parts import kept_secret
 from systems.common.postgres import PrivatePostgres
 from systems.common.servers import RUNNING, NoServer
 
@@ -103,13 +104,19 @@ def given(variable: str) -> str:
     return os.environ.get(variable, "").strip()
 
 
-def find_database(stack: contextlib.ExitStack, data: Path, name: str, store: str) -> str:
-    """Return the address of the jobs' database: `DATABASE_URL`, a private PostgreSQL below *data*, or the file *name* there."""
+def find_database(stack: contextlib.ExitStack, data: Path, name: str, store: str) -> dict[str, str]:
+    """Return the variables for the jobs' database: `DATABASE_URL` as it is set, a private PostgreSQL below *data*, or the file *name*.
+
+    A private PostgreSQL comes with `HOLDFAST_SECRET`, kept beside it. On SQLite the app keeps one by itself, and a caller's own
+    PostgreSQL needs the caller's own.
+    """
     if url := given("DATABASE_URL"):
-        return url
-    if store == "postgres":
-        return stack.enter_context(PrivatePostgres(data / "postgres")).url
-    return f"sqlite:///{data / name}"
+        return {"DATABASE_URL": url}
+    if store != "postgres":
+        return {"DATABASE_URL": f"sqlite:///{data / name}"}
+    server = stack.enter_context(PrivatePostgres(data / "postgres"))
+    secret = given("HOLDFAST_SECRET") or kept_secret(data / "postgres" / "holdfast.secret")
+    return {"DATABASE_URL": server.url, "HOLDFAST_SECRET": secret}
 
 
 def say_data(data: Path, what: str) -> str:

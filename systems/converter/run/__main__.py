@@ -60,14 +60,14 @@ def _gateways(environment: Mapping[str, str]) -> list[Child]:
     return [python("gateway", environment, *module, says_ready=True)]
 
 
-def _environment(data: Path, url: str) -> dict[str, str]:
+def _environment(data: Path, database: Mapping[str, str]) -> dict[str, str]:
     defaults = {
         "UPLOADS_DIR": str(data / "uploads"),
         "RESULTS_DIR": str(data / "results"),
         "SESSION_KEY_FILE": str(data / "session.key"),
     }
     gateway = given("GATEWAY_URL") or f"http://127.0.0.1:{free_port()}"
-    return around(defaults, {"DATABASE_URL": url, "GATEWAY_URL": gateway})
+    return around(defaults, {**database, "GATEWAY_URL": gateway})
 
 
 def _say(address: str, data: Path, shown: Path, metrics: str, gateway: str | None) -> None:

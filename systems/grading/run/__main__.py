@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import secrets
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from systems.common.children import Child
+from systems.common.parts import kept_secret
 from systems.common.running import (
     around,
     free_port,
     keep_up,
     parser_for,
-    private_file,
     python,
     run_system,
     start_all,
@@ -93,16 +92,10 @@ def _environment(data: Path, broker: str) -> dict[str, str]:
         "DATABASE_URL": f"sqlite:///{data / 'grading.db'}",
         "AUDIO_DIR": str(data / "audio"),
         "LEDGER": str(data / "grading-ledger.db"),
-        "CALLBACK_SECRETS": _secret(data / "callback.secret"),
+        "CALLBACK_SECRETS": kept_secret(data / "callback.secret"),
         "PROVIDER_URL": f"http://127.0.0.1:{free_port()}",
     }
     return around(defaults, {"BROKER_URL": broker})
-
-
-def _secret(file: Path) -> str:
-    if not file.exists():
-        private_file(file, secrets.token_hex(32))
-    return file.read_text()
 
 
 def _say(address: str, data: Path, shown: Path, environment: Mapping[str, str], ports: Sequence[int]) -> None:

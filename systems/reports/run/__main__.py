@@ -44,9 +44,9 @@ def _run(options: argparse.Namespace, stopped: threading.Event) -> int:
     for folder in ("documents", "documents/inbox", "reports", "schemas"):
         (data / folder).mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        url = find_database(stack, data, "reports.db", options.store)
+        database = find_database(stack, data, "reports.db", options.store)
         port = free_port()
-        environment = _environment(data, url, port)
+        environment = _environment(data, database, port)
         models = _models(environment, port)
         place = ("--host", options.host, "--port", str(options.port))
         web = python("web", environment, "systems.reports.web", *place, says_ready=True)
@@ -54,7 +54,7 @@ def _run(options: argparse.Namespace, stopped: threading.Event) -> int:
         children = [*models, web, worker]
         stack.callback(stop_all, children, last=models)
         migrate("systems.reports.app:app", environment)
-        _make_key(data / _KEY_FILE, url)
+        _make_key(data / _KEY_FILE, database["DATABASE_URL"])
         address = start_all(children, web)
         _say(address, data, options.data, metrics, port if models else None)
         keep_up(children, stopped)
@@ -69,7 +69,7 @@ def _models(environment: Mapping[str, str], port: int) -> list[Child]:
     return [python("model", environment, *module, says_ready=True)]
 
 
-def _environment(data: Path, url: str, model_port: int) -> dict[str, str]:
+def _environment(data: Path, database: Mapping[str, str], model_port: int) -> dict[str, str]:
     """A model, a bucket or a database of one's own may be named, too."""
     defaults = {
         "DOCUMENTS_URL": str(data / "documents"),
@@ -81,7 +81,7 @@ def _environment(data: Path, url: str, model_port: int) -> dict[str, str]:
         "MODEL_PRICE_IN": "0.15",
         "MODEL_PRICE_OUT": "0.60",
     }
-    return around(defaults, {"DATABASE_URL": url})
+    return around(defaults, database)
 
 
 def _make_key(file: Path, url: str) -> None:

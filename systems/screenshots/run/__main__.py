@@ -13,9 +13,9 @@ from pathlib import Path
 
 from holdfast import Holdfast
 from systems.common.children import Child
-from systems.common.postgres import PrivatePostgres
 from systems.common.running import (
     around,
+    find_database,
     free_port,
     keep_up,
     migrate,
@@ -23,6 +23,7 @@ from systems.common.running import (
     private_file,
     python,
     run_system,
+    say_data,
     start_all,
     stop_all,
     workers,
@@ -48,21 +49,18 @@ def _run(given: argparse.Namespace, stopped: threading.Event) -> int:
     data: Path = given.data.resolve()
     data.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        url = f"sqlite:///{data / 'screenshots.db'}"
-        if given.store == "postgres":
-            url = stack.enter_context(PrivatePostgres(data / "postgres")).url
+        database = find_database(stack, data, "screenshots.db", given.store)
         redis = os.environ.get("REDIS_URL", "")
         if not redis and not given.no_redis and is_installed():
             redis = stack.enter_context(private_redis(data / "redis"))
         pages = free_port()
-        environment = _environment(data, url, redis, pages)
+        environment = _environment(data, database, redis, pages)
         Settings.read(environment)  # what cannot be read is told once, here
         worker, metrics = workers(_APP, environment, given.workers)
         children = [*_children(given, environment, pages), worker]
         stack.callback(stop_all, children, within=2.0)
-        if given.store == "postgres":
-            migrate(_APP, environment)
-        asyncio.run(_make_keys(data, url))
+        migrate(_APP, environment)
+        asyncio.run(_make_keys(data, database["DATABASE_URL"]))
         address = start_all(children, children[1])
         _say(address, data, given.data, pages, metrics, redis=bool(redis))
         keep_up(children, stopped)
@@ -78,11 +76,11 @@ def _children(given: argparse.Namespace, environment: Mapping[str, str], pages: 
     ]
 
 
-def _environment(data: Path, url: str, redis: str, pages: int) -> dict[str, str]:
+def _environment(data: Path, database: Mapping[str, str], redis: str, pages: int) -> dict[str, str]:
     defaults = {"IMAGES_DIR": str(data / "images")}
     # The sample pages are on this machine: the one place that is open although it is not public.
     allowed = " ".join(filter(None, (os.environ.get("SCREENSHOTS_ALLOW"), f"127.0.0.1:{pages}")))
-    return around(defaults, {"DATABASE_URL": url, "REDIS_URL": redis, "SCREENSHOTS_ALLOW": allowed})
+    return around(defaults, {**database, "REDIS_URL": redis, "SCREENSHOTS_ALLOW": allowed})
 
 
 async def _make_keys(data: Path, url: str) -> None:
@@ -113,7 +111,7 @@ def _say(address: str, data: Path, shown: Path, pages: int, metrics: str, *, red
     print(f"  samples    http://127.0.0.1:{pages}/ (article, colours, long)")
     how = "Redis" if redis else "the database; with redis-server installed, or REDIS_URL, by Redis"
     print(f"  dispatch   jobs are handed out by {how}")
-    print(f"  the data   {data}: pictures, jobs, credits; remove it to begin anew")
+    print(say_data(data, "pictures"))
     print("  to stop    Ctrl-C", flush=True)
 
 

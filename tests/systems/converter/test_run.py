@@ -149,6 +149,32 @@ def test_one_command_starts_it_and_ctrl_c_stops_all_of_it_within_3_seconds(store
             assert httpx2.get(f"{run.url}/healthz", verify=False).status_code == 200
 
 
+def holdfast(run: Run, *words: str) -> str:
+    """Run a command with the environment of the worker; return what it prints."""
+    lines = Path(f"/proc/{run.child('holdfast')}/environ").read_text().split("\0")
+    environment = dict(line.split("=", 1) for line in lines if line)
+    command = [sys.executable, "-m", "holdfast", *words, "--url", environment["DATABASE_URL"], "--json"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_private_postgresql_has_a_key_for_webhooks_that_is_kept(tmp_path: Path) -> None:
+    variables = {"HOLDFAST_SECRET": "", "HOLDFAST_OUTBOUND_ALLOW": "127.0.0.1"}
+    file = tmp_path / "postgres" / "holdfast.secret"
+    with running(tmp_path, "--store", "postgres", **variables) as run:
+        made = json.loads(
+            holdfast(run, "webhooks", "create", "http://127.0.0.1:18080/", "--event", "cancelled")
+        )
+        assert file.stat().st_mode & 0o777 == 0o600
+    with running(tmp_path, "--store", "postgres", **variables) as run:
+        rotated = json.loads(
+            holdfast(run, "webhooks", "rotate", made["id"])
+        )  # made with the same key, or refused
+        assert rotated["secret"] != made["secret"]
+
+
 @pytest.mark.slow
 def test_a_part_that_is_lost_comes_back_and_all_end_with_their_parent(data: Path) -> None:
     with running(data / "sqlite") as run:

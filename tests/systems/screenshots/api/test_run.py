@@ -36,9 +36,10 @@ COMMAND = [sys.executable, "-m", "systems.screenshots.run"]
 
 
 @contextlib.contextmanager
-def running(data: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def running(data: Path, *words: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     command = [*COMMAND, "--port", "0", "--data", str(data), *words]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    environment = os.environ | variables
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             said: list[str] = []
@@ -84,6 +85,17 @@ def test_one_command_takes_a_picture_of_a_sample_page_and_ctrl_c_stops_all_of_it
         assert process.wait(10) == 0
         assert time.monotonic() - began < 4
         assert until(lambda: not any(alive(pid) for pid in tree), 10)
+
+
+@pytest.mark.slow
+def test_a_database_of_ones_own_is_used(tmp_path: Path, chromium: str, empty_postgres: str) -> None:
+    with running(tmp_path, "--no-redis", DATABASE_URL=empty_postgres) as (_, said):
+        headers = {"authorization": f"Bearer {(tmp_path / 'demo.key').read_text()}"}
+        answer = httpx2.get(f"{said[0].split()[1]}/api/v1/credits", headers=headers)
+        assert answer.json()["availableCredits"] == 100
+    assert not (tmp_path / "screenshots.db").exists()
+    [place] = [line for line in said if line.startswith("  the data ")]
+    assert place.endswith("the jobs are in DATABASE_URL\n")
 
 
 def test_without_chromium_it_says_in_one_line_how_to_get_it(tmp_path: Path) -> None:
