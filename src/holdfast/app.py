@@ -29,7 +29,7 @@ from holdfast.engine.broker import Broker, name_of
 from holdfast.engine.calling import Calls
 from holdfast.engine.engine import Engine
 from holdfast.engine.engines import Engines
-from holdfast.engine.mainguard import check_import, check_main
+from holdfast.engine.mainguard import check_import, check_importing, check_main
 from holdfast.engine.observing import Observers
 from holdfast.engine.outboxstore import PublishesDirectly
 from holdfast.engine.policies.reloading import find
@@ -385,6 +385,7 @@ class Holdfast(Declaring, Relaying, Verbs):
             log.warning(
                 "queues.strange", queues=strange, hint="no task is in them; jobs get there by queue= alone"
             )
+        check_importing()
         if any(task.policy.execute == "process" for task in self.tasks.values()):
             check_main()
         engine = await self.engine()

@@ -172,7 +172,8 @@ class Declaring(ABC):
 
         def keep(task: Any) -> Any:
             if not isinstance(task, Task) or self.tasks.get(task.name) is not task:
-                raise UsageError(f"{task!r:.60} is not a task of this app; put @app.schedule above @app.task")
+                name = getattr(task, "__name__", repr(task))
+                raise UsageError(f"{name:.60} is not a task of this app; put @app.schedule above @app.task")
             declared = schedules.declare(task, given[-1], **options)
             if declared.name in self.schedules:
                 raise UsageError(

@@ -35,7 +35,7 @@ _BEYOND_A_SCHEMA = (
     "a key that lasts no time",
     "this URL cannot be called",
     "holds NUL",
-    "convert() misses the argument",
+    "convert() needs the argument",
     "convert() has no argument",
 )
 

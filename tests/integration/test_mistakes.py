@@ -1,19 +1,27 @@
 """Mistakes that people make: each gets one sentence that says what is wrong and what to do.
 
-To add one, add a row: to CALLS what Python code does wrong (it is given a `World`), to COMMANDS what is typed at a shell. The
-words are those that the sentence cannot do without. What a handler may not do while a worker runs it belongs here, too.
+To add one, add a row: to CALLS what Python code does wrong (it is given a `World`), to COMMANDS what is typed at a shell, to
+SCRIPTS a program that has to run as a process of its own. The words are those that the sentence cannot do without. What a handler
+may not do while a worker runs it belongs here, too.
+
+Elsewhere: where a handler that raises says its file and line (test_tracebacks.py), other ways to have no main guard
+(e2e/test_main_guard.py), other waits for jobs (test_waiting_handlers.py), other blocked loops (unit/test_watchdog.py).
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import sqlalchemy
@@ -22,6 +30,7 @@ import holdfast
 from holdfast import Handle, Holdfast, JobFailed, current_job
 from holdfast.cli import main
 from holdfast.errors import HoldfastError
+from holdfast.redaction import redact_text
 from tests.integration.world import new_app, work
 
 pytestmark = pytest.mark.anyio
@@ -32,11 +41,29 @@ hf: Any = holdfast
 LONGEST = 400
 
 
+@dataclass
+class Card:
+    number: str
+
+
+@dataclass
+class Iban:
+    number: str
+
+
+class Shop:
+    """A class that tasks should not be in."""
+
+    def pack(self, order: int) -> int:
+        return order
+
+
 class World:
     """An app with a task and a job of it, and a folder for whatever a mistake needs."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
+        self.empty = ""  #: an empty database on the same server
         self.app: Any = new_app(url)
         self.job: Handle[str]
 
@@ -81,6 +108,23 @@ def _returning(value: Any) -> Callable[[World], Any]:
     return lambda world: world.run(give)
 
 
+def _pay(world: World) -> Any:
+    async def pay(source: Card | Iban) -> None: ...
+
+    return world.app.task(pay, name=world.new_name()).enqueue(Iban("DE1"))
+
+
+def _in_a_process(world: World, function: Callable[..., Any], **options: Any) -> Any:
+    return world.app.task(**{"name": "pack", "execute": "process", **options})(function)
+
+
+def _closure(order: int = 1) -> Callable[[], int]:
+    def pack() -> int:
+        return order
+
+    return pack
+
+
 def _generator() -> Any:
     yield 1
 
@@ -123,7 +167,7 @@ def _engine(world: World) -> Any:
 #: A mistake, how it is made, and words of the sentence. What it returns is awaited.
 CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
     # -- enqueue: the call
-    "no argument": (lambda w: w.send.enqueue(), "send() misses the argument to"),
+    "no argument": (lambda w: w.send.enqueue(), "send() needs the argument to; it takes: to, copies"),
     "too many arguments": (
         lambda w: w.send.enqueue("a", 1, 2),
         "takes 2 arguments by place but 3 were given",
@@ -138,7 +182,10 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
     "a misspelled argument": (lambda w: w.send.enqueue("a", copys=2), "did you mean copies?"),
     "an unknown option": (lambda w: w.send.options(dely="1m"), "no option dely; did you mean delay?"),
     "a job that is not asked for": (lambda w: w.send.enqueue("a", job=1), "no argument job"),
-    "a function as argument": (lambda w: _unannotated(w, print), "cannot be stored as JSON"),
+    "a function as argument": (
+        lambda w: _unannotated(w, print),
+        "it holds a builtin_function_or_method; use texts, numbers, lists and dicts",
+    ),
     "a Decimal without annotation": (
         lambda w: _unannotated(w, Decimal("1.1")),
         "the argument value is a Decimal and would become a str; annotate the argument",
@@ -155,7 +202,18 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
         lambda w: _unannotated(w, {1: 2}),
         "a key of the argument value is an int",
     ),
-    "not a number": (lambda w: _unannotated(w, float("nan")), "NaN or Infinity, which JSON does not have"),
+    "a datetime without annotation": (
+        lambda w: _unannotated(w, datetime.now(UTC)),
+        "is a datetime and would become a str; annotate",
+    ),
+    "a type that looks like another": (
+        _pay,
+        "the argument source is an Iban and would become a Card; annotate the argument",
+    ),
+    "not a number": (
+        lambda w: _unannotated(w, float("nan")),
+        "NaN or Infinity, which JSON does not have; use None",
+    ),
     "a huge argument": (
         lambda w: w.send.enqueue("x" * 2_000_000),
         "store large data elsewhere and pass a reference",
@@ -250,6 +308,34 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
         "_generator yields; a task returns its result, e.g. as a list",
     ),
     "a function written in C": (lambda w: w.app.task(name="x")(min), "wrap it in a function of your own"),
+    "a method": (
+        lambda w: w.app.task(Shop.pack),
+        "Shop.pack is a method, and a worker has no object to call it on; a task is a function: write it at the top of the",
+    ),
+    "a method in a process": (
+        lambda w: _in_a_process(w, Shop.pack),
+        "Shop.pack is a method, and a worker has no object to call it on; a task is a function: write it at the top of the",
+    ),
+    "a method of an object in a process": (
+        lambda w: _in_a_process(w, Shop().pack),
+        "it must be a function at the top of a module; move it there, or run it with execute='thread'",
+    ),
+    "a closure in a process": (
+        lambda w: _in_a_process(w, _closure()),
+        "it must be a function at the top of a module; move it there, or run it with execute='thread'",
+    ),
+    "a local function with a timeout": (
+        lambda w: _in_a_process(w, _closure(), execute=None, timeout="1m"),
+        "runs in a process, as a plain def with a timeout does, so it must be a function at the top of a module; move it",
+    ),
+    "a lambda in a process": (
+        lambda w: _in_a_process(w, lambda order: order),
+        "it must be a function at the top of a module; move it there, or run it with execute='thread'",
+    ),
+    "a schedule below its task": (
+        lambda w: w.app.task(w.app.schedule(hf.Every("1h"))(_closure())),
+        "pack is not a task of this app; put @app.schedule above @app.task",
+    ),
     "no retries at all": (lambda w: hf.Retry(0), "it counts all attempts, so 1 (no retry) to 1000"),
     "a wrong jitter": (
         lambda w: hf.Retry(3, jitter="lots"),
@@ -371,7 +457,10 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
         _returning({1, 2}),
         "RESULT_INVALID: the result is a set and would become a list; annotate the return type",
     ),
-    "a result that is no data": (_returning(print), "RESULT_INVALID: the result cannot be stored as JSON"),
+    "a result that is no data": (
+        _returning(print),
+        "RESULT_INVALID: the result cannot be stored as JSON: it holds a builtin_function_or_method; use texts",
+    ),
     "a step that was called": (_in_a_step, "it is a function and its arguments: job.step(name, function, …)"),
 }
 #: Mistakes about files that only SQLite has.
@@ -384,9 +473,32 @@ SQLITE_CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
 }
 
 
+#: Mistakes about servers that only PostgreSQL has.
+POSTGRES_CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
+    "a database without tables": (
+        lambda w: _reach(w.empty),
+        "has no Holdfast schema; run `holdfast migrate`",
+    ),
+    "a wrong password": (
+        lambda w: _reach(f"postgresql://holdfast:hunter2@{w.url.rpartition('@')[2]}"),
+        "PostgreSQL refused the user or password",
+    ),
+    "a database that is not there": (
+        lambda w: _reach(f"{w.url.rpartition('/')[0]}/no_such_database"),
+        "create it, then run `holdfast migrate`",
+    ),
+    "a webhook without a key": (
+        lambda w: w.app.create_webhook("https://1.1.1.1/"),
+        "need a key; set HOLDFAST_SECRET, the same in every process of this app; make one with python -c",
+    ),
+}
+
+
 def _sentence(error: BaseException) -> str:
     text = str(error)
     assert "\n" not in text
+    # At a shell no word of it is hidden, but for the password of an example.
+    assert redact_text(text) == text.replace("//user:password@", "//user:***@")
     assert len(text) <= LONGEST, text
     assert "hunter2" not in text
     return text
@@ -426,6 +538,15 @@ async def test_a_mistake_with_a_file_gets_a_sentence(sqlite_url: str, tmp_path: 
     assert await _missed(World(sqlite_url, tmp_path), SQLITE_CALLS) == {}
 
 
+async def test_a_mistake_with_a_server_gets_a_sentence(
+    postgres_url: str, empty_postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E53
+    monkeypatch.delenv("HOLDFAST_SECRET")
+    world = World(postgres_url, tmp_path)
+    world.empty = empty_postgres
+    assert await _missed(world, POSTGRES_CALLS) == {}
+
+
 SHOP = """
 from holdfast import Holdfast
 app = Holdfast()
@@ -438,6 +559,7 @@ MODULES = {
     "shop_broken": "def f(\n",
     "shop_raises": "import no_such_module_anywhere\n",
     "shop_bare": "x = 5\n",
+    "shop_misspelled": SHOP.replace("@app.task", "@app.task(retires=3)"),
     "shop_empty": "from holdfast import Holdfast\napp = Holdfast()\n",
 }
 #: What is typed, the exit code, and words of the line on stderr.
@@ -461,6 +583,10 @@ COMMANDS: dict[str, tuple[int, str]] = {
     "worker shop_bare:x": (2, "shop_bare:x is a int, not a Holdfast app; name one: app = Holdfast(…)"),
     "worker shop_broken:app": (2, "SyntaxError: '(' was never closed (shop_broken.py line 1)"),
     "worker shop_raises:app": (2, "No module named 'no_such_module_anywhere' (shop_raises.py line 1)"),
+    "worker shop_misspelled:app": (
+        2,
+        "no task option retires; did you mean retry? (shop_misspelled.py line 4)",
+    ),
     "worker shop_empty:app": (2, "this app has no tasks, so there is nothing to run; import the modules"),
     "worker shop_app:app --queues=": (2, "--queues names no queue; leave it out to serve all"),
     "worker shop_app:app --concurrency 0": (2, "0 is not in the range x>=1"),
@@ -475,6 +601,7 @@ COMMANDS: dict[str, tuple[int, str]] = {
     "webhooks create ftp://x": (2, "it must begin with https:// or http://"),
     "webhooks create http://10.0.0.1/": (2, "HOLDFAST_OUTBOUND_ALLOW opens networks of your own"),
     "webhooks test nope": (4, "`holdfast webhooks list` shows those there are"),
+    "webhooks test {webhook}": (1, "so nothing was sent; start one: holdfast worker MODULE:APP"),
     "operations show nope": (4, "`holdfast operations list` shows those there are"),
     "outbox show nope": (4, "`holdfast outbox list` shows those there are"),
     "doctor --url mysql://db": (2, "'mysql' is not a store; use sqlite:///file.db"),
@@ -506,12 +633,132 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 @pytest.mark.usefixtures("shell")
 def test_a_mistake_at_a_shell_gets_a_line(typed: str, capsys: pytest.CaptureFixture[str]) -> None:  # E53
     code, words = COMMANDS[typed]
+    if "{webhook}" in typed:
+        assert main(["webhooks", "create", "https://1.1.1.1/", "--json"]) == 0
+        typed = typed.format(webhook=json.loads(capsys.readouterr().out)["id"])
     assert main(typed.split(" ")) == code
     said = capsys.readouterr().err
     assert words in said
     assert "hunter2" not in said
     if "Traceback" in said:  # of the user's own module
         assert said.startswith("holdfast: importing shop_")
+
+
+class Script(NamedTuple):
+    program: str
+    words: list[str]  #: each of a line of its own
+    command: str = "program.py"
+
+
+#: What the programs begin with.
+BEGIN = """
+import asyncio, subprocess, sys, time
+from holdfast import Holdfast
+app = Holdfast("sqlite:///jobs.db", poll="50ms", grace="0s")
+"""
+ADD = """
+@app.task(execute="process", retry=1)
+def add(a: int, b: int) -> int:
+    return a + b
+async def main():
+    async with app:
+        await add.enqueue(1, 2)
+        await app.run_worker(until_idle=True)
+"""
+RENDER = """
+@app.task
+async def render() -> int:
+    return 1
+@app.task
+async def invoice() -> int:
+    return await (await render.enqueue()).result()
+async def main():
+    async with app:
+        await invoice.enqueue()
+        worker = asyncio.create_task(app.run_worker(concurrency=1))
+        while not any(one.waiting for one in await app.workers()):
+            await asyncio.sleep(0.05)
+        [waiting] = (await app.jobs(task="render")).rows
+        for words in (["doctor"], ["explain", waiting.id]):
+            command = [sys.executable, "-m", "holdfast", *words, "--url", "sqlite:///jobs.db"]
+            print((await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)).stdout, file=sys.stderr)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+"""
+BLOCK = """
+@app.task
+async def block() -> None:
+    time.sleep(3)
+async def main():
+    async with app:
+        await block.enqueue()
+        await app.run_worker(until_idle=True)
+"""
+GO = "asyncio.run(main())\n"
+GUARD = 'if __name__ == "__main__":\n'
+SCRIPTS = {
+    "no main guard": Script(
+        BEGIN + ADD + GO,
+        [
+            "program.py has tasks that run in child processes, and each child imports it again; put what it does under `if __na"
+        ],
+    ),
+    "no main guard, by name": Script(
+        BEGIN + ADD + GO,
+        [
+            'starts a worker while it is imported; put that under `if __name__ == "__main__":` (program.py line '
+        ],
+        "-m holdfast worker program:app",
+    ),
+    "a task under the main guard": Script(
+        BEGIN + GUARD + ADD.replace("\n", "\n    ") + GO,
+        ['a child process does not find add; define it outside of `if __name__ == "__main__":`'],
+    ),
+    "handlers that wait for jobs in every slot": Script(
+        BEGIN + RENDER + GUARD + "    " + GO,
+        [
+            "hint=raise the concurrency, give the jobs that are waited for a queue and a worker of their own, or raise Snooze",
+            "are held by handlers that wait for queued jobs: raise --concurrency, give the jobs that are waited for a queue and",
+            "Every slot of its workers (1) is held by a handler that waits for a queued job; raise the concurrency, or give",
+        ],
+    ),
+    "a handler that blocks the loop": Script(
+        BEGIN + BLOCK + GUARD + "    " + GO,
+        [
+            "program.py:8 in block hint=it runs nothing else meanwhile; await what blocks, or write the task as a plain def"
+        ],
+    ),
+    "a missing driver": Script(
+        f"import sys\nsys.modules['asyncpg'] = None\n{BEGIN}".replace(
+            "sqlite:///jobs.db", "postgresql://u:hunter2@db/x"
+        )
+        + ADD
+        + GUARD
+        + "    "
+        + GO,
+        ["PostgreSQL needs the driver asyncpg; pip install 'holdfast[postgres]'"],
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_mistake_in_a_program_gets_a_line(name: str, tmp_path: Path) -> None:  # E53
+    """At most one traceback: Python's own, of what a call raised, which ends with the sentence."""
+    script = SCRIPTS[name]
+    (tmp_path / "program.py").write_text(script.program)
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    command = [sys.executable, *script.command.split()]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=ours | {"COLUMNS": "400"}, capture_output=True, text=True, timeout=60
+    )
+    lines = done.stderr.strip().splitlines()
+    for words in script.words:
+        assert sum(words in line for line in lines) == 1, done.stderr
+    assert "hunter2" not in done.stderr
+    if "Traceback" in done.stderr:
+        assert done.stderr.count("Traceback (most recent call last)") == 1, done.stderr
+        assert script.words[0] in lines[-1]
 
 
 def test_there_are_at_least_sixty() -> None:

@@ -173,7 +173,7 @@ def test_wrong_calls_say_what_is_wrong() -> None:  # E47
     def f(a: int, b: int = 2) -> None: ...
 
     for args, kwargs, words in (
-        ((), {}, "f() misses the argument a"),
+        ((), {}, "f() needs the argument a; it takes: a, b"),
         ((1, 2, 3), {}, "f() takes 2 arguments by place but 3 were given"),
         ((1,), {"a": 1}, "f() got two values for the argument a"),
         ((1,), {"c": 1}, "f() has no argument c; it takes: a, b"),
@@ -182,7 +182,7 @@ def test_wrong_calls_say_what_is_wrong() -> None:  # E47
             Signature(f, "f").bind(args, kwargs)
         assert str(refused.value) == words
     with pytest.raises(
-        PayloadError, match=r"do not fit its signature: Expected `int`, got `str` - at `\$\.a`"
+        PayloadError, match=r"do not fit its signature \(Expected `int`, got `str` - at `\$\.a`\)"
     ):
         there_and_back(f, "one")
 

@@ -75,7 +75,7 @@ def test_a_long_name_is_a_name(app: Holdfast) -> None:
 def test_wrong_arguments_are_refused_when_it_is_declared(app: Holdfast) -> None:  # E39
     report = report_task(app)
     for args, error, told in (
-        ({}, UsageError, "misses the argument year"),
+        ({}, UsageError, "needs the argument year"),
         ({"year": 1, "extra": 2}, UsageError, "has no argument extra"),
         ({"year": "many"}, PayloadError, "do not fit its signature"),
         ({"year": object()}, PayloadError, "cannot be stored as JSON"),

@@ -38,7 +38,7 @@ class NotFound(HoldfastError):
 
 
 class ImportFailed(UsageError):
-    """The user's own code raised while it was imported; *traceback* says where."""
+    """The user's own code raised while it was imported; *traceback* says where, unless the message says enough."""
 
     def __init__(self, message: str, traceback: str) -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ def complain(error: BaseException) -> int:
     line = " ".join(str(error).split())
     if line:
         print_error(f"holdfast: {line}")
-    if isinstance(error, ImportFailed):
+    if isinstance(error, ImportFailed) and error.traceback:
         print_error(error.traceback)
     return exit_code(error)
 

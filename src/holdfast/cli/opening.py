@@ -50,8 +50,11 @@ def load_app(name: str) -> Holdfast:
 
 
 def _import(name: str) -> Any:
+    from holdfast.engine.mainguard import importing
+
     try:
-        return importlib.import_module(name)
+        with importing(name):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
             raise _import_failed(name, error) from error
@@ -65,10 +68,13 @@ def _import_failed(name: str, error: Exception) -> ImportFailed:
     from holdfast.engine.tracebacks import file_name, raised_of
 
     raised, what = raised_of(error), str(error) or type(error).__name__
-    places = [f"{frame.file} line {frame.line}" for frame in raised.frames[-1:]]
+    theirs = [frame for frame in raised.frames if not frame.file.startswith("holdfast/")]
+    places = [f"{frame.file} line {frame.line}" for frame in (theirs or raised.frames)[-1:]]
     if isinstance(error, SyntaxError) and error.filename:
         what, places = error.msg, [f"{file_name(error.filename)} line {error.lineno}"]
     where = f" ({places[0]})" if places else ""
+    if isinstance(error, UsageError):  # a sentence of ours, about that line
+        return ImportFailed(f"importing {name} failed: {what}{where}", "")
     told = f"importing {name} failed: {type(error).__name__}: {what}{where}"
     return ImportFailed(told, Traceback.of(raised).text)
 

@@ -30,7 +30,7 @@ def encode_foreign(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)  # pydantic
     if callable(dump):
         return dump(mode="json")
-    raise NotImplementedError(f"a {type(value).__name__} cannot be stored as JSON")
+    raise NotImplementedError(f"it holds a {type(value).__name__}; use texts, numbers, lists and dicts")
 
 
 def decode_foreign(kind: Any, value: Any) -> Any:

@@ -1,8 +1,9 @@
 """The main guard of a program whose tasks run in child processes: every child imports the program's main script again.
 
-Without a guard the child would do all that the script does: open the database, enqueue, run a worker of its own. Two
+Without a guard the child would do all that the script does: open the database, enqueue, run a worker of its own. Three
 checks keep it from that. `check_main` refuses to start a worker from an unguarded script. `check_import` refuses to
-open a store while a child is still importing.
+open a store while a child is still importing that script. `check_importing` refuses to start a worker while a module is
+imported for its tasks: by a child, or by a command such as `holdfast worker`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,36 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, ModuleType
 
 from holdfast.errors import UsageError
 
 #: An `if` that asks for one of these knows whether the script runs or is imported.
 _GUARDS = frozenset({"__name__", "current_process"})
+
+
+#: The modules that are being imported for their tasks, here.
+_imported: list[str] = []
+
+
+@contextmanager
+def importing(module: str) -> Iterator[None]:
+    """Mark the time in which *module* is imported for what it declares: it must start no worker meanwhile."""
+    _imported.append(module)
+    try:
+        yield
+    finally:
+        _imported.remove(module)
+
+
+def check_importing() -> None:
+    """Raise `UsageError` while a module is imported for its tasks."""
+    if _imported:
+        raise UsageError(
+            f"{_imported[-1]} starts a worker while it is imported;"
+            ' put that under `if __name__ == "__main__":`'
+        )
 
 
 def check_main() -> None:

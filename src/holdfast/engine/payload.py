@@ -41,7 +41,7 @@ def encode(value: Any, *, what: str) -> str:
     try:
         text = encoder.encode(value).decode()
         if "null" in text and _has_not_a_number(msgspec.to_builtins(value, enc_hook=encode_foreign)):
-            raise ValueError("it holds NaN or Infinity, which JSON does not have")
+            raise ValueError("it holds NaN or Infinity, which JSON does not have; use None")
         if _may_be_deep(text) and is_deep(decode_any(text)):
             raise ValueError(f"it is nested more than {DEEPEST} deep")
     except (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError, UnicodeError) as error:
@@ -163,7 +163,9 @@ class Signature:
             self._bind_names(bound, kwargs)
         if not self._required <= bound.keys():
             missing = ", ".join(name for name in self.required if name not in bound)
-            raise UsageError(f"{self.task}() misses the argument {missing}")
+            raise UsageError(
+                f"{self.task}() needs the argument {missing}; it takes: {', '.join(self._names)}"
+            )
         return bound
 
     def _bind_names(self, bound: dict[str, Any], kwargs: Mapping[str, Any]) -> None:
@@ -192,7 +194,9 @@ class Signature:
         try:
             struct = self._decoder.decode(text)
         except (msgspec.ValidationError, ValueError, RecursionError) as error:
-            raise PayloadError(f"the arguments of {self.task}() do not fit its signature: {error}") from error
+            raise PayloadError(
+                f"the arguments of {self.task}() do not fit its signature ({error})"
+            ) from error
         return self._checked(arguments, struct, text)
 
     def _checked(self, arguments: Mapping[str, Any], struct: Any, text: str) -> str:

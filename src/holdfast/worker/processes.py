@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.tracebacks import Raised
 from holdfast.engine.attempt_log import AttemptLog
+from holdfast.engine.mainguard import importing
 from holdfast.engine.tracebacks import carry, raised_of
+from holdfast.errors import UsageError
 from holdfast.signals import signal_when_parent_ends
 from holdfast.worker.listening import heard
 
@@ -270,9 +272,16 @@ def _end_with_parent() -> None:
 
 
 def _find(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module) or importlib.import_module(module)
+    found: Any = sys.modules.get(module)
+    if found is None:
+        with importing(module):
+            found = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
+        found = getattr(found, part, None)
+    if found is None:
+        raise UsageError(
+            f'a child process does not find {name}; define it outside of `if __name__ == "__main__":`, at the top of its module'
+        )
     return getattr(found, "function", found)  # the name holds the Task; its function is what runs
 
 
