@@ -640,6 +640,7 @@ def test_a_mistake_at_a_shell_gets_a_line(typed: str, capsys: pytest.CaptureFixt
     said = capsys.readouterr().err
     assert words in said
     assert "hunter2" not in said
+    assert "***" not in said
     if "Traceback" in said:  # of the user's own module
         assert said.startswith("holdfast: importing shop_")
 
