@@ -34,6 +34,7 @@ ONLY_POSTGRES = {
     "grant": "who may go next of each key; SQLite looks at the keys while it picks",
     "heads": "whose job is next in each line; SQLite sees that while it picks",
     "job_events": "the events of one job from batched rows; a short query in SQLite's reader",
+    "outbox_mark": "passes by dead rows that a snapshot keeps; SQLite keeps none in its tables",
     "overdue": "time_out over the small tables; SQLite has one index for it",
     "record_step": "fenced in one statement; SQLite checks and writes in one transaction",
     "reject": "one INSERT; on SQLite it is `enqueue` and `bury` in one transaction",

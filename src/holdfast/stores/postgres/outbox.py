@@ -22,6 +22,7 @@ from holdfast.stores.postgres.bell import Bell
 from holdfast.stores.postgres.doors import Doors
 from holdfast.stores.postgres.lines import Lines
 from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.outbox_marks import OutboxMarks
 from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.times import moment
 
@@ -40,6 +41,7 @@ class Outbox(Doors):
     def __init__(self, lines: Lines, clock: Clock) -> None:
         super().__init__(lines, clock)
         self._message_bell = Bell(lines, clock, CHANNEL)
+        self._marks = OutboxMarks(clock)
 
     # -- publishing -------------------------------------------------------------------------------------------------
     async def publish(self, messages: Sequence[NewMessage]) -> None:
@@ -51,24 +53,34 @@ class Outbox(Doors):
 
     # -- relaying ---------------------------------------------------------------------------------------------------
     async def take_messages(self, topics: Mapping[str, bool], limit: int, span: timedelta) -> list[Taken]:
+        if not topics:
+            return []
         epoch: int | None = None
 
         async def take(connection: asyncpg.Connection[Any]) -> list[asyncpg.Record]:
             nonlocal epoch
             again = epoch is not None
             epoch = epoch or await connection.fetchval("SELECT nextval('holdfast.epoch')")
-            given = list(topics), list(topics.values()), limit, span, epoch, again
+            mark = await self._marks.before_take(connection, topics)
+            given = list(topics), list(topics.values()), limit, span, epoch, again, *mark
             return await connection.fetch(SQL["take_messages"], *given)
 
         rows = await self._runner.run("relay", take)
+        self._marks.took(topics, [row["number"] for row in rows])
         return [Taken(_waiting(row), row["epoch"]) for row in rows]
 
     async def messages_delivered(self, taken: Collection[Taken]) -> int:
         if not taken:
             return 0
         given = [one.message.number for one in taken], [one.epoch for one in taken]
-        [(done,)] = await self._runner.run("relay", lambda db: db.fetch(SQL["messages_delivered"], *given))
-        return int(done)
+        topics = {one.message.topic for one in taken}
+
+        async def deliver(connection: asyncpg.Connection[Any]) -> int:
+            mark = self._marks.of(topics)  # not before: a new connection drops the marks
+            [(done,)] = await connection.fetch(SQL["messages_delivered"], *given, mark.seen, mark.lowest)
+            return int(done)
+
+        return await self._runner.run("relay", deliver)
 
     async def put_off_messages(self, failed: Collection[PutOff]) -> int:
         if not failed:
@@ -88,7 +100,7 @@ class Outbox(Doors):
 
     async def next_message(self, topics: Collection[str]) -> timedelta | None:
         ahead: timedelta | None = await self._runner.run(
-            "relay", lambda db: db.fetchval(SQL["next_message"], list(topics))
+            "relay", lambda db: db.fetchval(SQL["next_message"], list(topics), *self._marks.of(topics))
         )
         return ahead
 

@@ -91,9 +91,12 @@ class PostgresStore(Hints):
                 )
             await keep_growing(connection)
             await self._lanes.remember(connection)
-        self._lines.greet = (
-            keep_growing  # the server may be replaced by one that was restored, and we go on by ourselves
-        )
+        self._lines.greet = self._greet
+
+    async def _greet(self, connection: asyncpg.Connection[Any]) -> None:
+        """Prepare for a server that may have replaced the one before, restored from a backup: we go on by ourselves."""
+        self._marks.forget()
+        await keep_growing(connection)
 
     async def close(self) -> None:
         await self._bell.close()
