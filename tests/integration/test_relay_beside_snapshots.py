@@ -138,3 +138,20 @@ async def test_messages_that_are_held_up_for_long_do_not_make_the_others_dearer(
             costs.append(await cost(postgres_url, "outbox", relay(store, 2 * HAND)))
     assert_flat(costs)
     assert [(lag.topic, lag.waiting) for lag in await store.lags()] == [(TOPIC, 2)]
+
+
+async def test_removing_old_messages_costs_the_same_round_after_round(
+    store: PostgresStore, postgres_url: str
+) -> None:  # E44 E54
+    for _ in range(40):
+        await publish(store, KEYS[NONE])
+        await relay(store, 2 * HAND)
+    await store.shift_clock(timedelta(days=8))
+    with open_transaction(postgres_url):
+        costs = [await cost(postgres_url, "outbox_sent", forget(store, 2 * HAND)) for _ in range(40)]
+    assert_flat(costs)
+    assert await store.forget_messages(timedelta(days=7), 10) == 0
+
+
+async def forget(store: PostgresStore, messages: int) -> None:
+    assert await store.forget_messages(timedelta(days=7), messages) == messages

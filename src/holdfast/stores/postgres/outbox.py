@@ -7,7 +7,7 @@ each is several statements that must see what the one before us did: they begin 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -42,6 +42,9 @@ class Outbox(Doors):
         super().__init__(lines, clock)
         self._message_bell = Bell(lines, clock, CHANNEL)
         self._marks = OutboxMarks(clock)
+        #: Up to when all was removed, until a round finds less than it could take: the next one begins here. What was
+        #: removed cannot be vacuumed away while a transaction stays open, and would be walked over in every round.
+        self._forgotten: datetime | None = None
 
     # -- publishing -------------------------------------------------------------------------------------------------
     async def publish(self, messages: Sequence[NewMessage]) -> None:
@@ -190,7 +193,10 @@ class Outbox(Doors):
     async def forget_messages(self, keep: timedelta, limit: int) -> int:
         async def forget(connection: asyncpg.Connection[Any]) -> int:
             await connection.fetch(SQL["let_up"])
-            return len(await connection.fetch(SQL["forget_messages"], keep, limit))
+            rows = await connection.fetch(SQL["forget_messages"], keep, limit, self._forgotten)
+            is_full = 0 < limit == len(rows)
+            self._forgotten = max(row["published_at"] for row in rows) if is_full else None
+            return len(rows)
 
         return await self._runner.run("duty", forget)
 
