@@ -59,7 +59,7 @@ class OutboxMarks:
         self._routes.clear()
 
     def of(self, topics: Iterable[str]) -> Mark:
-        """Return the newest mark that covers these topics."""
+        """Return a mark that covers these topics; any that does is right."""
         asked = frozenset(topics)
         return next((one.mark for known, one in self._routes.items() if asked <= known), NO_MARK)
 
