@@ -28,13 +28,10 @@ import asyncio, os, sqlite3, sys
 from tests.e2e.faults.app import make_app
 database, acknowledged, wait = sys.argv[1:]
 said = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-class Careless(sqlite3.Connection):
-    def execute(self, sql, *rest):
-        return super().execute(sql.replace("synchronous = FULL", "synchronous = NORMAL"), *rest)
-
 if wait == "no":
-    real = sqlite3.connect
-    sqlite3.connect = lambda *given, **options: real(*given, factory=Careless, **options)
+    from holdfast.stores.sqlite.connection import Connection
+    execute = Connection.execute
+    Connection.execute = lambda self, sql, *rest: execute(self, sql.replace("synchronous = FULL", "synchronous = NORMAL"), *rest)
 app = make_app(f"sqlite:///{database}", lease="3s")
 
 async def one(value):
