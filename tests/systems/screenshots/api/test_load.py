@@ -18,7 +18,7 @@ from tests.systems.screenshots.api.world import Easel, World, eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 JOBS = 3_000
-#: Quick retries, and a sweep that finds an attempt stuck after a second.
+#: Quick retries, and attempts that count as stuck after three seconds: on a busy machine a few that are only slow, too.
 POLICIES = """
 [tasks.SCREENSHOT]
 max_attempts = 5
@@ -81,7 +81,9 @@ async def test_thousands_of_failures_are_all_retried_and_all_end(crowd: Callable
     await many.ask("fail-1", JOBS)
     await many.complete()
     kinds = await many.audit()
-    assert (kinds["retry"], kinds["processing"], kinds["complete"]) == (JOBS, 2 * JOBS, JOBS)
+    again = kinds["retry"] + kinds["reclaimed"]
+    assert (kinds["complete"], kinds["processing"]) == (JOBS, JOBS + again)
+    assert again >= JOBS
 
 
 async def test_the_scheduler_under_load_lets_every_delayed_job_in_once(
@@ -104,9 +106,10 @@ async def test_the_scheduler_under_load_lets_every_delayed_job_in_once(
     world.browser.free.set()
     await many.complete()
     kinds = await many.audit()
-    assert kinds["retry"] == JOBS
-    assert kinds["complete"] == JOBS + 200
-    assert kinds["processing"] == 2 * JOBS + 200 + kinds["reclaimed"]
+    again = kinds["retry"] + kinds["reclaimed"]
+    assert (kinds["complete"], kinds["processing"]) == (JOBS + 200, JOBS + 200 + again)
+    assert again >= JOBS
+    assert kinds["reclaimed"] >= swept
     status = await scheduler_status(world.app, world.settings)
     assert (status["running"], status["overdue"], [one.get("late") for one in status["types"]]) == (
         True,
