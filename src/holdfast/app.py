@@ -70,17 +70,18 @@ if TYPE_CHECKING:
 log = Log("holdfast.app")
 
 _apps: weakref.WeakSet[Holdfast] = weakref.WeakSet()
-#: What the parents of this process have opened. It stays here: whoever drops a connection may end the parent's.
+#: What the parents of this process have opened. It stays here, because dropping a connection may end the parent's.
 _parents: list[tuple[Engines, Portal | None]] = []
 
 
-def _after_fork() -> None:
+def _leave_to_parent() -> None:
+    """Let every app of a forked process begin with nothing open. What is open belongs to the parent."""
     for app in list(_apps):
-        app.after_fork()
+        app._leave_to_parent()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class Holdfast(Declaring, Relaying, Verbs):
@@ -226,8 +227,7 @@ class Holdfast(Declaring, Relaying, Verbs):
         self._portal: Portal | None = None
         self._portal_lock = threading.Lock()
 
-    def after_fork(self) -> None:
-        """Leave what the parent has opened to the parent. A forked process calls it for each of its apps by itself."""
+    def _leave_to_parent(self) -> None:
         self._engines.leave()
         if self._portal is not None:
             self._portal.leave()

@@ -85,8 +85,8 @@ async def test_a_retry_can_change_the_priority(world: World, way: Way) -> None: 
     job_id, place = await by_hand(world, way, HIGHEST)
     assert place == 1
     assert (await world.row(job_id)).priority == HIGHEST
-    told = (await world.store.events(after=0, limit=100, job_id=job_id))[-1]
-    assert (told.kind, told.meta) == ("manual_retry", {"by": "ann", "priority": HIGHEST})
+    event = (await world.store.events(after=0, limit=100, job_id=job_id))[-1]
+    assert (event.kind, event.meta) == ("manual_retry", {"by": "ann", "priority": HIGHEST})
     hints = [entry.priority for entry in await world.store.waiting([job_id])]
     assert hints == ([] if way is keyed else [HIGHEST])  # a broker gets no jobs with a key
     claimed = next(one for one in await world.claim(limit=10) if one.lease.job_id == job_id)
@@ -101,8 +101,8 @@ async def test_without_one_a_retry_keeps_the_priority(world: World, way: Way) ->
     job_id, place = await by_hand(world, way, None)
     assert place == 4 or way is keyed
     assert (await world.row(job_id)).priority == 7
-    told = (await world.store.events(after=0, limit=100, job_id=job_id))[-1]
-    assert told.meta == {"by": "ann"}
+    event = (await world.store.events(after=0, limit=100, job_id=job_id))[-1]
+    assert event.meta == {"by": "ann"}
     claimed = next(one for one in await world.claim(limit=10) if one.lease.job_id == job_id)
     assert claimed.priority == 7
 

@@ -64,8 +64,8 @@ class People(Recovering):
         """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`.
 
         *owner* refuses another's job. *from_step* forgets that step and every one recorded after it. *args* are what it is
-        called with instead; its steps, recorded for another call, are forgotten. *priority* is the job's from now on; None keeps the one it has.
-        *proviso*: only if.
+        called with instead; its steps, recorded for another call, are forgotten. *priority* is the job's from now on; None keeps
+        the one it has. *proviso*: only if.
         """
         known = named(job_id)
         level = None if priority is None else checked_priority(priority)

@@ -38,8 +38,8 @@ def show(row: JobRow) -> dict[str, Any]:
     """Return the fields of the source document.
 
     *nextRetryAt* is set while the job waits for an automatic retry, *errorCode* when it has failed, *lastFailureReason* when it
-    has failed or is tried again by itself, *lockedBy* and *lockedAt* while a worker has it. *isRetryable* is true until the job has failed for a reason that no further attempt would change; a
-    retry by hand is accepted all the same.
+    has failed or is tried again by itself, *lockedBy* and *lockedAt* while a worker has it. *isRetryable* is true until the job has
+    failed for a reason that no further attempt would change; a retry by hand is accepted all the same.
     """
     payload = row.payload if isinstance(row.payload, dict) else {}
     shot: dict[str, Any] = payload.get("shot") or {}
