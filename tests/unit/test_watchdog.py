@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
 import time
 
 import pytest
@@ -75,8 +76,6 @@ async def test_what_a_handler_started_is_named_after_it_where_python_can_tell(
 
 
 async def test_the_thread_ends_with_its_worker() -> None:
-    import threading
-
     async with Holdfast("memory://", poll="20ms") as app:
         app.task(name="nothing")(asyncio.sleep)
         await app.run_worker(until_idle=True)
@@ -84,3 +83,18 @@ async def test_the_thread_ends_with_its_worker() -> None:
         if thread.name == "holdfast-watchdog":
             thread.join(5)
             assert not thread.is_alive()
+
+
+async def test_a_stop_just_before_the_next_question_is_seen(caplog: pytest.LogCaptureFixture) -> None:
+    class StoppedBeforeClear(threading.Event):
+        def clear(self) -> None:
+            dog.stop()
+            super().clear()
+
+    dog = watchdog.Watchdog(lambda task: None)
+    dog._turned = StoppedBeforeClear()
+    thread = threading.Thread(target=dog._run, daemon=True)
+    thread.start()
+    thread.join(5)  # this holds the loop, so it answers nothing: only the stop can end the thread
+    assert not thread.is_alive()
+    assert logged(caplog) == []

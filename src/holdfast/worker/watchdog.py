@@ -53,6 +53,8 @@ class Watchdog:
             except RuntimeError:  # the loop was closed
                 return
             while not self._turned.wait(ANSWER_WITHIN):  # one may follow another without a turn of the loop
+                if self._stop.is_set():  # `stop` came between the wait above and `clear`
+                    return
                 self._look()
 
     def _look(self) -> None:
