@@ -16,8 +16,9 @@ DATA ?= ./data
 STORE ?= sqlite
 # More for pytest, e.g. make test ARGS="-k lease -x"
 ARGS ?=
-# Test processes, one more than two for each core: most tests wait for other processes
-PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 4 ? 2 * cores + 1 : 8)))
+# Test processes: one more than there are cores, because most tests wait for other processes
+PROCESSES ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+PYTEST := $(BIN)/pytest -q -n $(PROCESSES) --dist loadgroup
 # For make simulate-long: how many seeds in memory; a fifth of them on SQLite
 SEEDS ?= 5000
 # For make torture: how long on each store
@@ -39,7 +40,7 @@ test: ## Set up and run the whole suite, with private servers
 
 # Beside the type checker, which is alone on its core while the tests are collected on the other
 suite: setup system
-	@$(BIN)/pytest -q --processes $(PROCESSES) $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 # Beside the set-up: it waits for the network just as often
 system:
@@ -52,7 +53,7 @@ lint: setup
 	@$(BIN)/lint-imports --no-logo >.boot/imports.log 2>&1 || { cat .boot/imports.log >&2; exit 1; }
 
 check: lint ## Format, lint, types, import arrows, fast tests
-	@$(BIN)/pytest -q --processes $(PROCESSES) -m "not slow and not service and not nightly" $(ARGS)
+	@$(PYTEST) -m "not slow and not service and not nightly" $(ARGS)
 
 bench: setup ## Measure speed; figures go to the terminal
 	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }

@@ -27,7 +27,7 @@ from systems.reports.records import open_records
 from systems.reports.samples import invoice
 from systems.reports.settings import Settings
 from systems.reports.tasks import build
-from tests.services import keeper, zygote
+from tests.services import keeper
 from tests.services.postgres import Postgres
 from tests.services.proxy import Proxy
 from tests.services.s3 import S3
@@ -41,7 +41,6 @@ def main() -> int:
     given = parse(sys.argv[1:])
     with Postgres() as server:
         ended = measure(given, server)
-    zygote.close()
     keeper.close()
     return 0 if ended else 1
 
@@ -146,7 +145,7 @@ class Chaos:
             "HOLDFAST_LOG_LEVEL": "error",
         }
         command = [sys.executable, "-m", "holdfast", "worker", "systems.reports.app:app"]
-        return zygote.Process(command, cwd=ROOT, env=environment)
+        return subprocess.Popen(command, cwd=ROOT, env=environment)
 
     @contextmanager
     def _workers(self) -> Iterator[list[subprocess.Popen[bytes]]]:

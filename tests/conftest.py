@@ -20,7 +20,6 @@
 | `nats_server`      | session  | a running `NatsServer`                                                    |
 """
 
-import gc
 import itertools
 import logging
 import os
@@ -32,15 +31,12 @@ from typing import TypeVar
 
 import hypothesis
 import pytest
-from hypothesis import strategies
 
-from tests.services import keeper, zygote
-from tests.services.crew import Crew
+from tests.services import keeper
 from tests.services.databases import emptied_database, new_database, new_file
-from tests.services.late import end_late_connections
 from tests.services.nats import NatsServer
 from tests.services.pgbouncer import PgBouncer
-from tests.services.postgres import NotInstalled, Postgres, in_memory, share_moulds
+from tests.services.postgres import NotInstalled, Postgres, in_memory
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import RabbitMq
 from tests.services.redis import RedisServer
@@ -82,59 +78,23 @@ T = TypeVar("T")
 hypothesis.settings.register_profile("suite", hypothesis.settings.get_profile("ci"), max_examples=40)
 
 
-def group_of(test_id: str) -> str:
-    """What runs in one process: tests of the same group."""
+def group_of(test_id: str) -> str | None:
+    """Return the group whose tests run in one process; `None` for a test that may run in any."""
     if test_id.startswith(AT_THE_BROKER):
         return "broker"
     if test_id.startswith(AT_THE_BROWSER):
         return "browser"
-    return test_id.partition("::")[0] if test_id.startswith(TOGETHER) else test_id
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--processes", type=int, default=1, help="run the tests in so many processes")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    options = session.config.option
-    if options.processes < 2 or options.collectonly or options.usepdb or session.testsfailed:
-        return None  # pytest's own loop will do
-    share_moulds()
-    zygote.share()
-    _learn_letters()
-    numbers: dict[str, list[int]] = {}
-    for number, item in enumerate(session.items):
-        numbers.setdefault(group_of(item.nodeid), []).append(number)
-    Crew(session, numbers.values()).run(options.processes)
-    return True
-
-
-@hypothesis.settings(max_examples=1, database=None)
-@hypothesis.given(strategies.text())
-def _learn_letters(_: str) -> None:
-    """Hypothesis looks through Unicode and our sources before its first text, for two seconds in a new clone: once for all
-    processes."""
+    return test_id.partition("::")[0] if test_id.startswith(TOGETHER) else None
 
 
 def pytest_configure() -> None:
-    end_late_connections()
     # Our servers have no TLS: to ask for it costs each connection a millisecond.
     os.environ.setdefault("PGSSLMODE", "disable")
-    os.environ.setdefault(
-        "HOLDFAST_SECRET", "the key of the apps of the tests"
-    )  # webhooks on PostgreSQL need one
+    # Webhooks on PostgreSQL need one.
+    os.environ.setdefault("HOLDFAST_SECRET", "the key of the apps of the tests")
     memory = in_memory()
     if memory is not None:  # for the folders of the tests, with thousands of small files
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
-    gc.disable()  # until all is collected, which stays until the end: looking through it again and again is a waste
-
-
-def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
-    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -144,31 +104,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if SERVICES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.service)
-    items[:] = _mixed(items)
-
-
-def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Those that wait for servers between those that compute, so that the cores are busy from the beginning to the end; the
-    groups come early, because the last of them ends alone."""
-    groups: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        groups.setdefault(group_of(item.nodeid), []).append(item)
-    single = [item for (item, *others) in groups.values() if not others]
-    several = sorted((group for group in groups.values() if len(group) > 1), key=_is_short)
-    stride = max(1, int(len(single) * 0.7 / max(1, len(several))))
-    mixed: list[pytest.Item] = []
-    for place, group in enumerate(several):
-        mixed += [*group, *single[place * stride : (place + 1) * stride]]
-    return mixed + single[len(several) * stride :]
-
-
-def _is_short(group: list[pytest.Item]) -> bool:
-    """Those that take minutes come first."""
-    return group_of(group[0].nodeid) not in ("browser", "broker")
+        if group := group_of(item.nodeid):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_unconfigure() -> None:
-    zygote.close()
     keeper.close()
 
 

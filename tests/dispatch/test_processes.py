@@ -16,7 +16,6 @@ import pytest
 
 from holdfast import Holdfast
 from tests.integration.world import until
-from tests.services import zygote
 from tests.services.redis import RedisServer
 
 APP = """
@@ -37,7 +36,7 @@ pytestmark = pytest.mark.service
 
 @contextlib.contextmanager
 def a_worker(folder: Path, url: str, dispatch: str) -> Iterator[subprocess.Popen[bytes]]:
-    process: subprocess.Popen[bytes] = zygote.Process(
+    process: subprocess.Popen[bytes] = subprocess.Popen(
         [sys.executable, "-m", "holdfast", "worker", "tasks:app", "--dispatch", dispatch],
         cwd=folder,
         env={**os.environ, "HOLDFAST_DATABASE_URL": url},

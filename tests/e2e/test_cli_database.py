@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
-from tests.services import zygote
+from tests.services.processes import run_command
 
 APP = """
 from holdfast import Holdfast
@@ -29,7 +29,7 @@ def run(folder: Path, *command: str, wrapped_in: Sequence[str] = ()) -> "subproc
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
     ours = [sys.executable, "-m", "holdfast", *command]
     if not wrapped_in:
-        return zygote.run(ours, cwd=folder, env=environment)
+        return run_command(ours, cwd=folder, env=environment)
     return subprocess.run([*wrapped_in, *ours], cwd=folder, env=environment, capture_output=True, text=True)
 
 

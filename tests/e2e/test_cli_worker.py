@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.faults.world import has_taken
-from tests.services import zygote
+from tests.services.processes import run_command
 
 APP = """
 import asyncio, os, time
@@ -66,7 +66,7 @@ class Shop:
 
     def start(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
         with open(self.folder / "out.log", "ab") as out, open(self.folder / "err.log", "ab") as err:
-            process: subprocess.Popen[bytes] = zygote.Process(
+            process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, "-m", "holdfast", *command],
                 cwd=self.folder,
                 env={**ENVIRONMENT, "HOLDFAST_LOG": "json", **environment},
@@ -83,11 +83,11 @@ class Shop:
         return process
 
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
-        return zygote.run([sys.executable, "-m", "holdfast", *command], cwd=self.folder, env=ENVIRONMENT)
+        return run_command([sys.executable, "-m", "holdfast", *command], cwd=self.folder, env=ENVIRONMENT)
 
     def enqueue(self, call: str) -> str:
         code = f"from shop import *; print({call}.id)"
-        done = zygote.run([sys.executable, "-c", code], cwd=self.folder, env=ENVIRONMENT)
+        done = run_command([sys.executable, "-c", code], cwd=self.folder, env=ENVIRONMENT)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -176,7 +176,7 @@ def test_up_says_how_to_enqueue_and_works(shop: Shop) -> None:
     eventually(lambda: shop.told("worker.started"), "the worker to start")
     assert [line["queues"] for line in shop.told("worker.started")] == ["all"]
     code = "from shop import *; app.sync.publish('orders', 1)"
-    assert zygote.run([sys.executable, "-c", code], cwd=shop.folder, env=ENVIRONMENT).returncode == 0
+    assert run_command([sys.executable, "-c", code], cwd=shop.folder, env=ENVIRONMENT).returncode == 0
     eventually(lambda: "published" in shop.run("outbox", "list", "--app", "shop:app").stdout, "its relay")
     up.terminate()
     assert ended(up) == 0

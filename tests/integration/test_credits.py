@@ -30,7 +30,6 @@ from holdfast.engine.ports import Store
 from holdfast.errors import HoldfastError
 from holdfast.testing import app_in_memory, drain
 from tests.integration.world import Database, new_app, work
-from tests.services import zygote
 
 pytestmark = pytest.mark.anyio
 
@@ -485,7 +484,7 @@ def test_the_ledger_balances_after_kills_in_the_middle(db: Database, app: Holdfa
     chance = random.Random(7)
     for seed in range(3):
         code = KILLED.format(root=str(ROOT), url=db.url, seed=seed * 10)
-        child: subprocess.Popen[bytes] = zygote.Process(
+        child: subprocess.Popen[bytes] = subprocess.Popen(
             [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT
         )
         assert child.stdout is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +28,7 @@ from holdfast.webhooks.signature import sign, write_secret
 from holdfast.webhooks.subjects import Subjects
 from tests.integration.endpoint import ALLOW, Endpoint
 from tests.integration.world import ONCE, Database, new_app, until, work, working
-from tests.services import zygote
+from tests.services.processes import ROOT
 
 
 def make_app(url: str, **settings: Any) -> Holdfast:
@@ -588,8 +589,8 @@ async def test_workers_that_are_killed_again_and_again_leave_no_event_untold(
         webhook = await app.create_webhook(endpoint.url, events=["queued"])
         total = 0
         for life in range(2):
-            worker: zygote.Process[bytes] = zygote.Process(
-                [sys.executable, "-c", WORKER, db.url], cwd=zygote.ROOT
+            worker: subprocess.Popen[bytes] = subprocess.Popen(
+                [sys.executable, "-c", WORKER, db.url], cwd=ROOT
             )
             try:
                 for _ in range(5):

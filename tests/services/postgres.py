@@ -9,7 +9,6 @@ that is not allowed, it is started as `nobody`.
 """
 
 import contextlib
-import fcntl
 import functools
 import importlib.util
 import os
@@ -121,7 +120,7 @@ class Postgres:
         if self.running:
             return self
         if not self.data.exists():
-            self._make_data()
+            self._initdb(self.data)
         fixed = self.port != 0
         for _ in range(20):
             self.port = self.port if fixed else free_port()
@@ -218,19 +217,6 @@ class Postgres:
 
     # --- how
 
-    def _make_data(self) -> None:
-        if _shared is None:
-            self._initdb(self.data)
-            return
-        self.password = _shared.password
-        mould = _shared.folder / str(self.binaries.major)
-        with (_shared.folder / "lock").open("w") as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            if not mould.exists():
-                self.hand_over(_shared.folder)
-                self._initdb(mould)
-        subprocess.run([*self.prefix, "cp", "-a", mould, self.data], check=True)
-
     def _initdb(self, data: Path) -> None:
         secret = self.folder / "password"
         secret.write_text(self.password)
@@ -315,22 +301,6 @@ class Postgres:
         """Let the user this server runs as have it."""
         if os.geteuid() == 0 and getattr(self, "prefix", AS_NOBODY) == AS_NOBODY:
             os.chown(path, NOBODY, NOBODY)
-
-
-class _Moulds:
-    def __init__(self) -> None:
-        self.folder = temporary_folder(in_memory())
-        self.password = secrets.token_hex(8)
-
-
-_shared: _Moulds | None = None
-
-
-def share_moulds() -> None:
-    """From now on the first server of a version, in this process or those forked from it, leaves its data as they were made
-    to the others, which copy them: a tenth of the work."""
-    global _shared
-    _shared = _Moulds()
 
 
 def temporary_folder(parent: Path | None = None) -> Path:

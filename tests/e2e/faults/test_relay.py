@@ -22,7 +22,6 @@ from holdfast.domain.outbox import Message
 from holdfast.relay import route
 from tests.e2e.faults.relay_app import QUEUE, TOPIC, make_app
 from tests.e2e.faults.world import ROOT, eventually
-from tests.services import zygote
 from tests.services.proxy import Proxy
 from tests.services.rabbitmq import RabbitMq
 from tests.services.redis import RedisServer
@@ -86,7 +85,7 @@ async def relaying(app: Holdfast) -> AsyncIterator[None]:
 @contextmanager
 def relay_process(url: str, broker: str, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as out:
-        process: subprocess.Popen[bytes] = zygote.Process(
+        process: subprocess.Popen[bytes] = subprocess.Popen(
             [sys.executable, "-m", "holdfast", "relay", "tests.e2e.faults.relay_app:app"],
             cwd=ROOT,
             env=os.environ | {"HOLDFAST_DATABASE_URL": url, "RELAY_BROKER": broker} | environment,

@@ -20,7 +20,7 @@ from holdfast.cli.exits import DATABASE
 from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.http import api
 from tests.e2e.faults.world import PATIENT, ROOT, Site, eventually
-from tests.services import zygote
+from tests.services.processes import run_command
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ db.execute("COMMIT")
 def python(script: str, *arguments: str, out: Path | None = None) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     with out.open("w") if out else contextlib.nullcontext(subprocess.PIPE) as stdout:
-        return zygote.Process(
+        return subprocess.Popen(
             [sys.executable, "-c", script, *arguments],
             cwd=ROOT,
             env={**environment, "PYTHONPATH": str(ROOT)},
@@ -166,7 +166,7 @@ async def test_a_full_disk_is_told_and_nothing_is_half_stored(
         full = await until_full(site, ids)
         assert str(full) == "no space is left to write jobs.db; nothing was stored, free some and try again"
         command = [sys.executable, "-m", "holdfast", "jobs", "cancel", running, "--url", site.url]
-        refused = await asyncio.to_thread(zygote.run, command, cwd=ROOT, env=dict(os.environ))
+        refused = await asyncio.to_thread(run_command, command, cwd=ROOT, env=dict(os.environ))
         assert (refused.returncode, refused.stderr) == (DATABASE, f"holdfast: {full}\n")
         reaching = httpx2.ASGITransport(api(site.app, without_key="loopback"), client=("127.0.0.1", 5000))
         async with httpx2.AsyncClient(transport=reaching, base_url="http://127.0.0.1") as client:

@@ -22,7 +22,6 @@ from holdfast import Holdfast
 from holdfast.domain.job import Event, JobRow
 from holdfast.engine.ports import Store
 from tests.e2e.faults.app import make_app
-from tests.services import zygote
 
 ROOT = Path(__file__).parents[3]
 #: Short leases, so that a test need not wait for long ones.
@@ -70,8 +69,7 @@ class Worker:
     ) -> None:
         self._log = log
         with log.open("wb") as out:
-            start: Any = subprocess.Popen if under else zygote.Process
-            self.process: subprocess.Popen[bytes] = start(
+            self.process = subprocess.Popen(
                 [*under, sys.executable, "-m", "holdfast", command, "tests.e2e.faults.app:app", *options],
                 cwd=ROOT,
                 env=environment,

@@ -13,8 +13,6 @@ from typing import Any
 
 import httpx2
 
-from tests.services import zygote
-
 ROOT = Path(__file__).parents[3]
 
 
@@ -28,7 +26,7 @@ class RunningGateway:
     def __enter__(self) -> RunningGateway:
         self.spool.mkdir(exist_ok=True)
         environment = os.environ | {"TMPDIR": str(self.spool)}
-        self.process = zygote.Process(
+        self.process = subprocess.Popen(
             self._command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None

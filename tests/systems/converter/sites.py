@@ -18,7 +18,7 @@ import httpx2
 
 from holdfast import Attempt, Holdfast
 from holdfast.errors import Conflict
-from tests.services import zygote
+from tests.services.processes import run_command
 from tests.systems.converter.gateways import ROOT, RunningGateway
 
 T = TypeVar("T")
@@ -120,11 +120,11 @@ class RunningSite:
     def _popen(self, module: str, *arguments: str, **more: Any) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", module, *arguments]
         more.setdefault("env", self.environment)
-        return zygote.Process(command, cwd=ROOT, text=True, **more)
+        return subprocess.Popen(command, cwd=ROOT, text=True, **more)
 
     def command(self, *words: str) -> str:
         """What `holdfast …` prints."""
-        done = zygote.run([sys.executable, "-m", "holdfast", *words], cwd=ROOT, env=self.environment)
+        done = run_command([sys.executable, "-m", "holdfast", *words], cwd=ROOT, env=self.environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

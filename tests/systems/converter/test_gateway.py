@@ -19,7 +19,7 @@ from lxml import etree
 from systems.converter.content import MAX_BYTES
 from systems.converter.pdfs import Sheet, document
 from systems.converter.samples import article, plain
-from tests.services import zygote
+from tests.services.processes import run_command
 from tests.systems.converter.gateways import ROOT, RunningGateway, children_of, wait_for_ends
 from tests.systems.converter.hostile import FILES, encrypted, endless_text, hostile_xml, with_content, xmp
 
@@ -291,7 +291,7 @@ def test_a_gateway_that_is_told_to_stop_stops_soon(tmp_path: Path) -> None:
 
 def test_a_port_that_is_taken_is_told_in_one_line(gateway: RunningGateway) -> None:
     command = [sys.executable, "-m", "systems.converter.gateway", "--port", str(gateway.port)]
-    done = zygote.run(command, cwd=ROOT)
+    done = run_command(command, cwd=ROOT)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "choose another with --host or --port" in done.stderr

@@ -19,7 +19,7 @@ import httpx2
 import pytest
 
 from systems.converter.samples import article
-from tests.services import zygote
+from tests.services.processes import run_command
 from tests.systems.converter.gateways import ROOT, RunningGateway, children_of, wait_for_ends
 
 
@@ -208,6 +208,6 @@ def test_a_port_that_is_taken_is_told_and_nothing_is_left_running(tmp_path: Path
 
 def test_a_setting_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "systems.converter.web", "--port", "0"]
-    done = zygote.run(command, cwd=ROOT, env=os.environ | {"CIRCUIT_MODE": "maybe"})
+    done = run_command(command, cwd=ROOT, env=os.environ | {"CIRCUIT_MODE": "maybe"})
     assert done.returncode == 2
     assert done.stderr == "web: CIRCUIT_MODE is 'maybe'; it is one of hold, fail_fast\n"

@@ -19,7 +19,7 @@ import httpx2
 from systems.grading.settings import Settings
 from systems.grading.tasks import Grading, build
 from systems.grading.worker.ledger import Ledger
-from tests.services import zygote
+from tests.services.processes import run_command
 
 ROOT = Path(__file__).parents[3]
 SECRET = "a secret of these tests and of nobody else"
@@ -101,7 +101,7 @@ class Stack:
         if name.startswith("celery"):
             command += ["-n", f"{name.partition(':')[2] or 'one'}@test"]
         out = (self.folder / f"{name}.log").open("a")
-        self.running[name] = zygote.Process(
+        self.running[name] = subprocess.Popen(
             command,
             cwd=ROOT,
             env=self.environment,
@@ -213,7 +213,7 @@ class Stack:
 
     def holdfast(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "holdfast", *words]
-        return zygote.run(command, cwd=ROOT, env=self.environment)
+        return run_command(command, cwd=ROOT, env=self.environment)
 
     def dead_letters(self) -> list[dict[str, Any]]:
         return list(self.http.get("/dlq").json()["deadLetters"])

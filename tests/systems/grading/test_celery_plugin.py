@@ -19,7 +19,6 @@ from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
 
 from holdfast import Done, Failed, Holdfast, JobFailed, PutBack, Task
 from holdfast.celery import for_celery, split_errand_id, verify
-from tests.services import zygote
 from tests.services.rabbitmq import RabbitMq
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -36,7 +35,7 @@ def stock_worker(url: str, folder: Path) -> Iterator[None]:
     command = "celery -q -A tests.systems.grading.stock_celery worker -P solo -l error -n shop@test"
     environment = os.environ | {"BROKER_URL": url, "CALLBACK_SECRET": SECRET}
     with (folder / "log").open("w") as log:
-        process: subprocess.Popen[bytes] = zygote.Process(
+        process: subprocess.Popen[bytes] = subprocess.Popen(
             [sys.executable, "-m", *command.split()],
             cwd=Path(__file__).parents[3],
             env=environment,

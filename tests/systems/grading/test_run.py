@@ -13,7 +13,8 @@ import httpx2
 import pytest
 
 from tests.conftest import installed
-from tests.services import keeper, zygote
+from tests.services import keeper
+from tests.services.processes import run_command
 from tests.services.rabbitmq import RabbitMq
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +27,7 @@ COMMAND = [sys.executable, "-m", "systems.grading.run", "--port", "0", "--data"]
     ids=["no broker installed", "a misspelt address"],
 )
 def test_what_is_missing_is_told_in_one_line(environment: dict[str, str], word: str, tmp_path: Path) -> None:
-    done = zygote.run([*COMMAND, str(tmp_path / "data")], cwd=ROOT, env=os.environ | environment)
+    done = run_command([*COMMAND, str(tmp_path / "data")], cwd=ROOT, env=os.environ | environment)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert word in done.stderr

@@ -10,8 +10,6 @@ from typing import Any
 
 import httpx2
 
-from tests.services import zygote
-
 ROOT = Path(__file__).parents[3]
 
 
@@ -22,7 +20,7 @@ class RunningProvider:
         self._key = key
 
     def __enter__(self) -> RunningProvider:
-        self.process = zygote.Process(
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "systems.provider", "--port", "0", "--faults"],
             cwd=ROOT,
             env=os.environ | {"PROVIDER_KEY": self._key},

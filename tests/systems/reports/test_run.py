@@ -17,7 +17,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.services import keeper, zygote
+from tests.services import keeper
+from tests.services.processes import run_command
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "systems.reports.run", "--port", "0", "--data"]
@@ -92,7 +93,7 @@ def test_one_command_makes_reports_of_documents_asked_for_and_dropped_in_the_inb
 def test_statistics_without_a_database_are_told_in_one_line(tmp_path: Path) -> None:  # P6
     environment = os.environ | {"DATABASE_URL": f"sqlite:///{tmp_path / 'none.db'}"}
     command = [sys.executable, "-m", "holdfast", "reports", "stats"]
-    done = zygote.run(command, cwd=ROOT, env=environment)
+    done = run_command(command, cwd=ROOT, env=environment)
     assert (done.returncode, done.stdout) == (2, "")
     said = "reports: there is no database of reports here; set DATABASE_URL to that of the reports\n"
     assert done.stderr == said

@@ -15,7 +15,7 @@ import pytest
 from systems.reports.samples import invoice
 from systems.reports.tasks import QUEUE
 from systems.reports.web.site import make_site
-from tests.services import zygote
+from tests.services.processes import run_command
 from tests.systems.provider.providers import ROOT
 from tests.systems.reports.test_crashes import environment
 from tests.systems.reports.world import World
@@ -254,7 +254,7 @@ async def test_the_figures_are_told_as_series_and_as_lines(site: Site) -> None: 
         stats["cost"] == stats["cost_per_success"] == (stats["tokens_in"] + 2 * stats["tokens_out"]) / 1e6 > 0
     )
     command = [sys.executable, "-m", "systems.reports", "stats", "--json"]
-    said = zygote.run(command, cwd=ROOT, env=environment(site.world))
+    said = run_command(command, cwd=ROOT, env=environment(site.world))
     assert json.loads(said.stdout) == stats
 
 

@@ -23,7 +23,6 @@ from pathlib import Path
 
 from holdfast import Event, Holdfast
 from systems.common.postgres import PrivatePostgres
-from tests.services import zygote
 from tests.systems.screenshots.api.racer import make_world
 from tests.systems.screenshots.api.world import ADMIN, World, eventually
 
@@ -66,7 +65,7 @@ class Workers:
     def start(self) -> None:
         command = [sys.executable, "-m", "holdfast", "worker", "tests.systems.screenshots.api.racer:app"]
         environment = self._environment | {"RACE_SEED": str(next(self._seeds))}
-        self._running.append(zygote.Process(command, cwd=ROOT, env=environment))
+        self._running.append(subprocess.Popen(command, cwd=ROOT, env=environment))
 
     def kill_one(self, chance: random.Random) -> None:
         victim = self._running.pop(chance.randrange(len(self._running)))

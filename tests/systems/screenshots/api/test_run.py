@@ -23,7 +23,7 @@ import pytest
 from systems.screenshots.browser.chromium import find_program
 from systems.screenshots.browser.tree import family
 from systems.screenshots.run.chromium import see_to_chromium
-from tests.services import zygote
+from tests.services.processes import run_command
 from tests.systems.screenshots.places import alive, until
 
 ROOT = Path(__file__).parents[4]
@@ -100,7 +100,7 @@ def test_a_database_of_ones_own_is_used(tmp_path: Path, chromium: str, empty_pos
 
 def test_without_chromium_it_says_in_one_line_how_to_get_it(tmp_path: Path) -> None:
     environment = os.environ | {"SCREENSHOTS_CHROMIUM": "no-such-program"}
-    done = zygote.run([*COMMAND, "--data", str(tmp_path)], cwd=ROOT, env=environment)
+    done = run_command([*COMMAND, "--data", str(tmp_path)], cwd=ROOT, env=environment)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(
         "run: no Chromium is found; install it (apt-get install chromium-headless-shell)"
@@ -180,7 +180,7 @@ def test_where_none_can_be_installed_it_says_how(
         machine.give_apt_get()
         monkeypatch.setenv("APT_BRINGS", "")
     command = [*COMMAND, "--data", str(tmp_path / "data")]
-    done = zygote.run(command, cwd=ROOT)
+    done = run_command(command, cwd=ROOT)
     assert (done.returncode, done.stdout) == (1, "")
     said = done.stderr.splitlines()
     assert said.pop().startswith(

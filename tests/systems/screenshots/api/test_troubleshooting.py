@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.services import zygote
+from tests.services.processes import run_command
 from tests.systems.screenshots.api.world import ADMIN, SHOTS, World, eventually
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +108,7 @@ def test_the_guide_has_each_debug_command_of_the_document_beside_its_own() -> No
 
 def test_the_guide_says_what_the_check_of_the_ledger_prints(tmp_path: Path, sqlite_url: str) -> None:  # S9 S3
     environment = os.environ | {"HOLDFAST_DATABASE_URL": sqlite_url}
-    done = zygote.run([sys.executable, "-m", "holdfast", "credits", "check"], cwd=tmp_path, env=environment)
+    done = run_command([sys.executable, "-m", "holdfast", "credits", "check"], cwd=tmp_path, env=environment)
     assert f'`holdfast credits check` says "{done.stdout.strip()}"' in GUIDE.read_text()
 
 
