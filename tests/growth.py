@@ -16,15 +16,15 @@ from typing import TypeVar
 
 T = TypeVar("T", str, bytes)
 
-#: What doubling the input may cost. Time grows faster than instructions where an input outgrows the caches: linear calls were
-#: seen at 2.6 beside a process that burns a core. A quadratic one is at 4.
-MOST = 2.8
+#: What doubling the input may cost. Time grows faster than instructions where an input outgrows the caches: linear calls
+#: were seen at 2.83 beside a process that burns a core. A quadratic one is at 4.
+MOST = 3.0
 #: Costs below this many seconds tell nothing; from the other on, the input is large enough.
 _TOO_SHORT, _LONG_ENOUGH = 0.001, 0.015
 _SMALLEST, _LARGEST = 512, 256 << 10
 #: Inputs are compared over so many doublings: a quadratic cost grows 64 times as the input grows 8 times.
 _DOUBLINGS = 3
-_TRIES = 5
+_TRIES = 20  # only a call that grows too much uses them all
 
 
 def growth(call: Callable[[T], object], make: Callable[[int], T]) -> float:
