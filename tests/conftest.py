@@ -24,6 +24,7 @@ import itertools
 import logging
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,6 +89,8 @@ def group_of(test_id: str) -> str | None:
 
 
 def pytest_configure() -> None:
+    # A run in the background ignores Ctrl-C, and so would every process that the tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Our servers have no TLS: to ask for it costs each connection a millisecond.
     os.environ.setdefault("PGSSLMODE", "disable")
     # Webhooks on PostgreSQL need one.
@@ -97,15 +100,11 @@ def pytest_configure() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "nightly" not in config.option.markexpr:  # `pytest -m nightly` runs them
-        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
-    for item in items:
-        if SERVICES.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.service)
-        if group := group_of(item.nodeid):
-            item.add_marker(pytest.mark.xdist_group(group))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if SERVICES.intersection(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.service)
+    if group := group_of(item.nodeid):
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_unconfigure() -> None:

@@ -105,6 +105,9 @@ KNOBS = {
     "RETRY_BASE_DELAY_MS": "100",
     "WORKER_LEASE_TTL_SEC": "2",
     "WORKER_CONCURRENCY": "4",
+    # While the gateway starts again the breaker holds the files; without it their retries would use up the retry budget.
+    "CIRCUIT_WINDOW": "20",
+    "CIRCUIT_FAIL_THRESHOLD": "0.5",
     "CIRCUIT_COOLDOWN_MS": "500",
 }
 
