@@ -79,7 +79,7 @@ def _run(site: Any, port: int) -> None:
 
 def serve_holdfast(url: str, port: int, ready: Any) -> None:
     from holdfast import Holdfast
-    from holdfast.http import api
+    from holdfast.server import api
 
     app = Holdfast(url)
 
@@ -98,7 +98,7 @@ def serve_holdfast(url: str, port: int, ready: Any) -> None:
 def serve_owners(url: str, port: int, ready: Any) -> None:
     """With the rate that is the default: 6,000 a minute for each owner."""
     from holdfast import Holdfast
-    from holdfast.http import api
+    from holdfast.server import api
 
     app = Holdfast(url)
 

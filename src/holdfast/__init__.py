@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from holdfast.domain.backoff import exponential, fixed, polynomial, table
     from holdfast.domain.breaker import BreakerPolicy
     from holdfast.domain.budget import BudgetPolicy
-    from holdfast.domain.errand import Errand
+    from holdfast.domain.external import Done, Failed, PutBack, Reply, Report
+    from holdfast.domain.external_task import Errand
     from holdfast.domain.gates import Admit, Asking, Hold, Reject
     from holdfast.domain.job import (
         Artefact,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from holdfast.domain.moves import MOVES, State
     from holdfast.domain.notice import Notice
     from holdfast.domain.outbox import Delivered, Message, Undelivered
-    from holdfast.domain.outside import Done, Failed, PutBack, Reply, Report
     from holdfast.domain.policy import Retry
     from holdfast.domain.schedule import Cron, Every
     from holdfast.domain.windows import Window, Windows
@@ -135,7 +135,7 @@ _HOMES = {
     "table": "holdfast.domain.backoff",
     "BreakerPolicy": "holdfast.domain.breaker",
     "BudgetPolicy": "holdfast.domain.budget",
-    "Errand": "holdfast.domain.errand",
+    "Errand": "holdfast.domain.external_task",
     "Admit": "holdfast.domain.gates",
     "Asking": "holdfast.domain.gates",
     "Hold": "holdfast.domain.gates",
@@ -157,11 +157,11 @@ _HOMES = {
     "Delivered": "holdfast.domain.outbox",
     "Message": "holdfast.domain.outbox",
     "Undelivered": "holdfast.domain.outbox",
-    "Done": "holdfast.domain.outside",
-    "Failed": "holdfast.domain.outside",
-    "PutBack": "holdfast.domain.outside",
-    "Reply": "holdfast.domain.outside",
-    "Report": "holdfast.domain.outside",
+    "Done": "holdfast.domain.external",
+    "Failed": "holdfast.domain.external",
+    "PutBack": "holdfast.domain.external",
+    "Reply": "holdfast.domain.external",
+    "Report": "holdfast.domain.external",
     "Retry": "holdfast.domain.policy",
     "Cron": "holdfast.domain.schedule",
     "Every": "holdfast.domain.schedule",

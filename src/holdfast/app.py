@@ -18,33 +18,33 @@ from holdfast.credits.verbs import EVERY as CREDITS_EVERY
 from holdfast.credits.verbs import Credits
 from holdfast.declaring import Declaring
 from holdfast.domain.job import Enqueued, JobId, NewJob
-from holdfast.domain.knobs import several, typed, whole, word
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.operation import Doing
 from holdfast.domain.urls import shown
-from holdfast.duties.dispatching import DISPATCH_EVERY as HAND_OUT_EVERY
-from holdfast.duties.dispatching import Dispatching as HandingOut
-from holdfast.duties.duties import Duties
-from holdfast.engine.broker import Broker, name_of
-from holdfast.engine.calling import Calls
+from holdfast.domain.validation import several, typed, whole, word
+from holdfast.engine.dispatcher import Broker, name_of
 from holdfast.engine.engine import Engine
 from holdfast.engine.engines import Engines
-from holdfast.engine.mainguard import check_import, check_importing, check_main
-from holdfast.engine.observing import Observers
-from holdfast.engine.outboxstore import PublishesDirectly
+from holdfast.engine.main_guard import check_import, check_importing, check_main
+from holdfast.engine.observers import Observers
+from holdfast.engine.outbound_calls import Calls
+from holdfast.engine.outbox_store import PublishesDirectly
 from holdfast.engine.policies.reloading import find
 from holdfast.engine.ports import Artefacts, Clock, RegistersLanes, Retention, Rng, Store
 from holdfast.engine.settings import Settings
 from holdfast.errors import UnknownTask, UsageError
 from holdfast.logs import Log
+from holdfast.maintenance.dispatch import DISPATCH_EVERY as HAND_OUT_EVERY
+from holdfast.maintenance.dispatch import Dispatching as HandingOut
+from holdfast.maintenance.tasks import Duties
 from holdfast.portal import Portal, SyncVerbs
 from holdfast.relaying import Relaying
 from holdfast.signals import reload_on_signal, stop_on_signals
 from holdfast.verbs import Verbs
-from holdfast.webhooks.delivering import install as install_webhooks
-from holdfast.webhooks.dispatching import DISPATCH_EVERY, Dispatching
-from holdfast.webhooks.notifying import NOTIFY_EVERY, Notifying
-from holdfast.webhooks.replaying import replay_batch
+from holdfast.webhooks.delivery import install as install_webhooks
+from holdfast.webhooks.fanout import DISPATCH_EVERY, Dispatching
+from holdfast.webhooks.notifiers import NOTIFY_EVERY, Notifying
+from holdfast.webhooks.replay import replay_batch
 from holdfast.wiring import (
     SystemClock,
     SystemIds,
@@ -59,7 +59,7 @@ from holdfast.wiring import (
     make_store,
     thread_pool,
 )
-from holdfast.worker.caller import GuardedCall
+from holdfast.worker.guarded_calls import GuardedCall
 from holdfast.worker.watchdog import Watchdog
 from holdfast.worker.worker import Worker
 
@@ -359,7 +359,7 @@ class Holdfast(Declaring, Relaying, Verbs):
     async def health(self, thresholds: Thresholds | None = None) -> Health:
         """Whether all is well, check by check. *thresholds* default to `HOLDFAST_HEALTH_…` of the environment."""
         from holdfast.domain.health import Thresholds, judge_health
-        from holdfast.engine.vitals import take_vitals
+        from holdfast.engine.health_inputs import take_vitals
 
         vitals = await take_vitals(await self.engine(), self.schedules)
         return judge_health(vitals, thresholds or Thresholds.read(os.environ))

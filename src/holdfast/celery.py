@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.domain.errand import Encode, Errand, split_errand_id
+from holdfast.domain.external_task import Encode, Errand, split_errand_id
 from holdfast.errors import BadSignature, UsageError
 
 if TYPE_CHECKING:

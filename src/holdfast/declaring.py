@@ -14,24 +14,24 @@ from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.classify import Rule
 from holdfast.domain.codes import Code, declare
 from holdfast.domain.duration import Duration
-from holdfast.domain.errand import AGAIN_AFTER, Encode
+from holdfast.domain.external_task import AGAIN_AFTER, Encode
 from holdfast.domain.guard import DependencyPolicy
-from holdfast.domain.knobs import a_function, typed, word
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.limits import Limits, whole_queue
 from holdfast.domain.moves import Kind
-from holdfast.domain.near import near
 from holdfast.domain.outbox import TopicPolicy, check_name
 from holdfast.domain.policy import Retry
 from holdfast.domain.schedule import Missed, Schedule, When
+from holdfast.domain.suggest import near
+from holdfast.domain.validation import a_function, typed, word
 from holdfast.engine import schedules
 from holdfast.engine.admission import Admission, Probe
-from holdfast.engine.errands import Errands
+from holdfast.engine.external_tasks import Errands
 from holdfast.engine.policies.reloading import Reloader
 from holdfast.engine.policies.values import Policies
 from holdfast.engine.ports import Hook, Retention
 from holdfast.engine.settings import Settings
-from holdfast.engine.taskoptions import read_policy, task_name
+from holdfast.engine.task_options import read_policy, task_name
 from holdfast.engine.tasks import Check, Sender, Task
 from holdfast.engine.transport import Topic
 from holdfast.errors import UsageError

@@ -9,9 +9,9 @@ from typing import Any
 from holdfast.domain.access import AccessKey
 from holdfast.domain.duration import Duration, duration, optional
 from holdfast.domain.job import StuckJob
-from holdfast.domain.knobs import whole
 from holdfast.domain.operation import Operation, Progress
-from holdfast.engine import access, operating, stuck
+from holdfast.domain.validation import whole
+from holdfast.engine import access_keys, operations, stuck
 from holdfast.engine.engine import Engine
 from holdfast.engine.filters import dead_letter_filter, job_filter
 from holdfast.errors import UnknownOperation
@@ -37,7 +37,7 @@ class Desk(ABC):
         *token*, here and below, is an id that names the call: made again under it, it makes no second key, and the secret it
         tells is the one that is good.
         """
-        return await access.create_key(
+        return await access_keys.create_key(
             await self.engine(), role, owner=owner, name=name, lasts=optional(lasts), token=token
         )
 
@@ -47,17 +47,19 @@ class Desk(ABC):
 
     async def find_key(self, secret: str | None) -> AccessKey | None:
         """The key with this secret, while it is valid: for a front door of one's own. None where there is none."""
-        return await access.find_key(await self.engine(), secret)
+        return await access_keys.find_key(await self.engine(), secret)
 
     async def revoke_key(self, key_id: str, *, after: Duration = 0) -> None:
         """End a key, now or *after* a while. `UnknownKey` when none that is valid has this id."""
-        await access.revoke_key(await self.engine(), key_id, after=duration(after))
+        await access_keys.revoke_key(await self.engine(), key_id, after=duration(after))
 
     async def rotate_key(
         self, key_id: str, *, overlap: Duration = "24h", token: str | None = None
     ) -> tuple[AccessKey, str]:
         """A new key in the place of another, which stays valid for the *overlap*; and its secret."""
-        return await access.rotate_key(await self.engine(), key_id, overlap=duration(overlap), token=token)
+        return await access_keys.rotate_key(
+            await self.engine(), key_id, overlap=duration(overlap), token=token
+        )
 
     # -- operations -------------------------------------------------------------------------------------------------
     async def count(self, **where: Any) -> int:
@@ -86,10 +88,10 @@ class Desk(ABC):
         Without `state=`, failed jobs are retried, and those that are queued or processing are cancelled. *for_owner*: it
         belongs to this owner and reaches nobody else's jobs. *dry_run* begins nothing: only `matched` tells.
         """
-        plan = operating.Plan(
+        plan = operations.Plan(
             doing, where, by=by, rate=rate, to_queue=to_queue, because=because, owner=for_owner
         )
-        return await operating.begin(await self.engine(), plan, dry_run=dry_run)
+        return await operations.begin(await self.engine(), plan, dry_run=dry_run)
 
     async def operations(self, *, limit: int = 50) -> list[Operation]:
         """Newest first; those that ended more than 30 days ago are forgotten."""

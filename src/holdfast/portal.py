@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from holdfast.domain.near import near
+from holdfast.domain.suggest import near
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Threads
 from holdfast.errors import UsageError

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from holdfast.domain.urls import shown
-from holdfast.engine.calling import Calls
 from holdfast.engine.engine import Engine
+from holdfast.engine.outbound_calls import Calls
 from holdfast.engine.settings import Settings
 from holdfast.engine.transport import Topic
 from holdfast.errors import UsageError

@@ -11,6 +11,7 @@ from holdfast.desk import Desk
 from holdfast.domain.breaker import Breaker
 from holdfast.domain.duration import Duration, optional
 from holdfast.domain.explain import Explanation
+from holdfast.domain.external import Outcome, Report
 from holdfast.domain.job import (
     Artefact,
     Attempt,
@@ -22,14 +23,13 @@ from holdfast.domain.job import (
     WorkerRow,
     named,
 )
-from holdfast.domain.knobs import optional_span
 from holdfast.domain.lanes import Held
 from holdfast.domain.moves import State
-from holdfast.domain.outside import Outcome, Report
+from holdfast.domain.validation import optional_span
 from holdfast.engine.engine import Engine
-from holdfast.engine.explaining import LaneRow, QueueRow
+from holdfast.engine.explanations import LaneRow, QueueRow
 from holdfast.engine.filters import dead_letter_filter, job_filter
-from holdfast.engine.lanestore import Outlook
+from holdfast.engine.lane_store import Outlook
 from holdfast.engine.ports import Page, Retention
 from holdfast.errors import JobFailed
 from holdfast.outbox import OutboxVerbs

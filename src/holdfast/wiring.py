@@ -17,15 +17,15 @@ from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Any
 from urllib.parse import unquote
 
-from holdfast import appkeys
+from holdfast import app_secret
 from holdfast.credits.books import Books
 from holdfast.domain.addresses import networks
 from holdfast.domain.job import JobId
-from holdfast.domain.knobs import typed
 from holdfast.domain.urls import parts_of, scheme_of
-from holdfast.engine.calling import Calls
+from holdfast.domain.validation import typed
 from holdfast.engine.dispatch import Dispatch
-from holdfast.engine.errands import ErrandBooks
+from holdfast.engine.external_tasks import ErrandBooks
+from holdfast.engine.outbound_calls import Calls
 from holdfast.engine.ports import Artefacts, Clock, Ids, Store, Threads, Transaction
 from holdfast.engine.settings import DEFAULT_URL, Settings
 from holdfast.engine.transport import Transport
@@ -224,7 +224,7 @@ def make_artefacts(place: str) -> Artefacts:
     scheme, separator, rest = place.partition("://")
     match scheme if separator else "path":
         case "memory":
-            from holdfast.artefacts.memory import MemoryArtefacts
+            from holdfast.artifacts.memory import MemoryArtefacts
 
             return MemoryArtefacts()
         case "s3":
@@ -234,11 +234,11 @@ def make_artefacts(place: str) -> Artefacts:
                     "s3:// needs a bucket, e.g. artefacts='s3://my-bucket/results'; keys are set as for any AWS client"
                 )
             try:
-                from holdfast.artefacts.s3 import S3Artefacts
+                from holdfast.artifacts.s3 import S3Artefacts
             except ModuleNotFoundError as error:
                 raise UsageError(f"S3 needs the driver {error.name}; pip install 'holdfast[s3]'") from None
             return S3Artefacts(bucket, prefix.strip("/"))
-    from holdfast.artefacts.files import FileArtefacts
+    from holdfast.artifacts.files import FileArtefacts
 
     folder = unquote(rest) if separator else place
     if separator and not folder.startswith("/"):
@@ -285,12 +285,12 @@ def _file_of(url: str) -> str:
 def find_secret_keys(url: str, settings: Settings, ids: Ids) -> Callable[[], tuple[bytes, ...]]:
     """Return the way to the keys that secrets are made from: a call, since few apps need them."""
     if settings.secret is not None:
-        return cache(partial(appkeys.keys_of, settings.secret))
+        return cache(partial(app_secret.keys_of, settings.secret))
     if url.startswith("memory:"):
-        return cache(partial(appkeys.passing_key, ids.secret))
+        return cache(partial(app_secret.passing_key, ids.secret))
     if url.startswith("sqlite:"):
-        return cache(partial(appkeys.key_beside, Path(_file_of(url)), ids.secret))
-    return appkeys.no_key
+        return cache(partial(app_secret.key_beside, Path(_file_of(url)), ids.secret))
+    return app_secret.no_key
 
 
 def make_books(transaction: Transaction) -> Books:
@@ -313,13 +313,13 @@ def make_errand_books(transaction: Transaction) -> ErrandBooks:
     """What errands ask of the store of *transaction*."""
     match transaction.dialect:
         case "memory":
-            from holdfast.stores.memory.errands import MemoryErrands
+            from holdfast.stores.memory.external_tasks import MemoryErrands
 
             return MemoryErrands(transaction.tables, transaction.store)  # type: ignore[attr-defined]
         case "postgres":
-            from holdfast.stores.postgres.errands import PostgresErrands
+            from holdfast.stores.postgres.external_tasks import PostgresErrands
 
             return PostgresErrands(transaction)
-    from holdfast.stores.sqlite.errands import SqliteErrands
+    from holdfast.stores.sqlite.external_tasks import SqliteErrands
 
     return SqliteErrands(transaction)

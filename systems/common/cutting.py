@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-from holdfast.http import connection_of
+from holdfast.server import connection_of
 
 
 def cut(scope: MutableMapping[str, Any]) -> None:

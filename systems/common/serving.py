@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import HoldfastError, UsageError
-from holdfast.http import serve as serve_bounded
 from holdfast.logs import configure
+from holdfast.server import serve as serve_bounded
 
 
 def serve(app: Any, host: str, port: int, *, name: str) -> int:

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.client import AsyncClient, Client, calls, errors
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.http.problems import CODES
+from holdfast.server.problems import CODES
 from tests.client.conftest import Make
 from tests.client.world import WAIT, Live
 from tests.unit.test_public_names import HEAVY, loaded_by

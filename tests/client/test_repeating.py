@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.client import Patience, calls, errors
 from holdfast.client.errors import ClientError, RateLimited, Unavailable, Unreachable
-from holdfast.client.eventstream import Reader
-from holdfast.client.repeating import pause_seconds
+from holdfast.client.event_stream import Reader
+from holdfast.client.retries import pause_seconds
 from holdfast.errors import UsageError
 from tests.client.conftest import Make
 from tests.client.world import WAIT, Doorman, Hurried, Live, canned

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from holdfast import Cron, Fatal, Holdfast
 from holdfast.client import AsyncClient, Client
-from holdfast.client.surroundings import RealWorld
-from holdfast.http.serving import address_of, listen, served
+from holdfast.client.environment import RealWorld
+from holdfast.server.run import address_of, listen, served
 
 T = TypeVar("T")
 WAIT = "20s"

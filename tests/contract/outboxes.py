@@ -8,7 +8,7 @@ from datetime import timedelta
 from itertools import count
 
 from holdfast.domain.outbox import Message, NewMessage, Standing, Taken
-from holdfast.engine.outboxstore import PutOff
+from holdfast.engine.outbox_store import PutOff
 from holdfast.engine.ports import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.wiring import SystemThreads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.domain.census import Census, Line
+from holdfast.domain.stats import Census, Line
 from holdfast.domain.verdict import Verdict
 from tests.contract.world import LANE, MINUTE, World, bury, done, retry
 

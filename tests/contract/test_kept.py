@@ -11,7 +11,7 @@ from holdfast.domain.job import Claimed, JobId, Lease, Settlement
 from holdfast.domain.moves import State
 from holdfast.domain.tracebacks import Traceback
 from holdfast.domain.verdict import Bury, RetryAfter, Verdict
-from holdfast.engine.artefacts import MARK
+from holdfast.engine.artifacts import MARK
 from holdfast.engine.ports import Answer, Reclaim, Retention
 from holdfast.errors import LeaseLost
 from tests.contract.world import MINUTE, World, bury, done, release, retry

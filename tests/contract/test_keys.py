@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from holdfast.domain.concurrency_keys import owner_key
 from holdfast.domain.job import Claimed, JobId, JobSpec, Lane, NewJob
-from holdfast.domain.keys import owner_key
 from holdfast.domain.moves import Kind
-from holdfast.domain.standing import Place
+from holdfast.domain.queue_position import Place
 from holdfast.engine.ports import Reclaim
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, MINUTE, World, done, release, retry

@@ -11,7 +11,7 @@ from holdfast.domain.breaker import Breaker, BreakerState, Trial
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
 from holdfast.domain.moves import Kind
-from holdfast.engine.lanestore import Cap, Charge, Report
+from holdfast.engine.lane_store import Cap, Charge, Report
 from holdfast.engine.ports import Reclaim
 from tests.contract.world import LANE, MINUTE, World, done, release, retry
 

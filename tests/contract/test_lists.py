@@ -12,7 +12,7 @@ import pytest
 from holdfast.domain.job import Attempt, DeadLetterFilter, JobFilter, JobId, Lane
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.verdict import Complete, Failure, RetryAfter
-from holdfast.engine.artefacts import MARK
+from holdfast.engine.artifacts import MARK
 from holdfast.errors import UsageError
 from tests.contract.world import LANE, World, bury, done
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from holdfast.domain.breaker import Breaker, BreakerState
 from holdfast.domain.job import Claimed, JobId, JobSpec, Lane, NewJob, Session
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
-from holdfast.engine.lanestore import Cap
+from holdfast.engine.lane_store import Cap
 from holdfast.wiring import SystemIds
 from tests.contract.world import World, done, release, retry
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.domain.outbox import Standing, Taken
-from holdfast.engine.outboxstore import PutOff
+from holdfast.engine.outbox_store import PutOff
 from tests.contract.outboxes import (
     SPAN,
     TOPIC,

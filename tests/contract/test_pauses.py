@@ -10,7 +10,7 @@ import pytest
 from holdfast.domain.job import JobId
 from holdfast.domain.lanes import Cause, Scope, ScopeKind
 from holdfast.domain.moves import Kind
-from holdfast.domain.standing import Place
+from holdfast.domain.queue_position import Place
 from tests.contract.world import LANE, MINUTE, World, release, retry
 
 DELAYED, RETRIES = Scope(ScopeKind.DUTY, "delayed"), Scope(ScopeKind.DUTY, "retries")

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.domain.job import DeadLetterFilter, JobId
 from holdfast.domain.moves import Kind, State
-from holdfast.domain.proviso import Proviso, Version
+from holdfast.domain.precondition import Proviso, Version
 from holdfast.engine.ports import Moved, Transaction
 from holdfast.errors import Changed, Conflict, UnknownJob
 from tests.contract.world import World, bury, done, release, retry

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.domain.job import Enqueued, JobFilter, JobSpec, NewJob
 from holdfast.domain.moves import Kind
-from holdfast.engine.doorstore import Begun, Kept, Repeated, Request
+from holdfast.engine.api_store import Begun, Kept, Repeated, Request
 from holdfast.engine.ports import Moved, Transaction
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, MINUTE, World

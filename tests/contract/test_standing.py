@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from holdfast.domain.job import JobId, Lane, Settlement
 from holdfast.domain.moves import Kind
-from holdfast.domain.standing import Place, Standing, Use
+from holdfast.domain.queue_position import Place, Standing, Use
 from holdfast.domain.verdict import Release
-from holdfast.engine.lanestore import Cap
+from holdfast.engine.lane_store import Cap
 from tests.contract.world import LANE, MINUTE, World, bury, done, retry
 
 CALLS = Lane("default", "convert", "gateway", "eu")

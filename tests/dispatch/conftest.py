@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.duties import dispatching
-from holdfast.engine import broker, leading
+from holdfast.engine import dispatcher, leader
 from holdfast.logs import Log
-from holdfast.worker import brokered
+from holdfast.maintenance import dispatch
+from holdfast.worker import dispatched
 from tests.conftest import installed
 from tests.services.rabbitmq import RabbitMq
 from tests.services.redis import RedisServer
@@ -27,11 +27,11 @@ def own_redis() -> Iterator[RedisServer]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a test need not wait out."""
-    monkeypatch.setattr(dispatching, "COMPARE_EVERY", 0.1)
-    monkeypatch.setattr(dispatching, "LEAD_FOR", 0.5)
-    monkeypatch.setattr(leading, "RENEW_EVERY", 0.1)
-    monkeypatch.setattr(brokered, "HOLDS_EVERY", 0.05)
-    monkeypatch.setattr(broker, "TRY_EVERY", 0.05)
+    monkeypatch.setattr(dispatch, "COMPARE_EVERY", 0.1)
+    monkeypatch.setattr(dispatch, "LEAD_FOR", 0.5)
+    monkeypatch.setattr(leader, "RENEW_EVERY", 0.1)
+    monkeypatch.setattr(dispatched, "HOLDS_EVERY", 0.05)
+    monkeypatch.setattr(dispatcher, "TRY_EVERY", 0.05)
 
 
 @pytest.fixture
@@ -41,19 +41,19 @@ def broker_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def look(*_: object) -> list[object]:
         return []
 
-    monkeypatch.setattr(brokered.Brokered, "_look", look)
+    monkeypatch.setattr(dispatched.Brokered, "_look", look)
 
 
 @pytest.fixture
 def store_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as a worker polls."""
-    monkeypatch.setattr(brokered, "SWEEP_EVERY", 0.1)
+    monkeypatch.setattr(dispatched, "SWEEP_EVERY", 0.1)
 
 
 @pytest.fixture
 def compared_once(hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sizes are compared when the duty begins, and not again: whatever is offered later was told of."""
-    monkeypatch.setattr(dispatching, "COMPARE_EVERY", 600)
+    monkeypatch.setattr(dispatch, "COMPARE_EVERY", 600)
 
 
 @pytest.fixture(params=["redis", "rabbitmq"])
@@ -77,5 +77,5 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         def _say(self, level: int, event: str, facts: dict[str, Any], *, stack: bool = False) -> None:
             words.append((logging.getLevelName(level), event))
 
-    monkeypatch.setattr(broker, "log", Loud("holdfast.dispatch"))
+    monkeypatch.setattr(dispatcher, "log", Loud("holdfast.dispatch"))
     return words

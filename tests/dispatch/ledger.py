@@ -7,7 +7,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from holdfast import Holdfast, Retry
-from holdfast.engine.broker import Broker
+from holdfast.engine.dispatcher import Broker
 from tests.integration.world import new_app, until
 from tests.services.rabbitmq import RabbitMq
 from tests.services.redis import RedisServer

@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 from holdfast.dispatch.rabbitmq import RabbitDispatch
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.moves import State
-from holdfast.engine.broker import Broker, name_of
 from holdfast.engine.dispatch import Dispatch, Hint
+from holdfast.engine.dispatcher import Broker, name_of
 from tests.dispatch.ledger import Ledger
 from tests.integration.world import new_app, until, working
 from tests.services.rabbitmq import RabbitMq

@@ -13,7 +13,7 @@ import pytest
 from holdfast.domain.job import JobId, Lease, Settlement
 from holdfast.domain.moves import Kind, State
 from holdfast.engine.ports import Answer
-from holdfast.stores.memory import people, recovering, settling
+from holdfast.stores.memory import manual, outcomes, recovery
 from holdfast.stores.memory.tables import Job, Tables
 from tests.exhaustive.search import Story, explore
 from tests.exhaustive.world import Scenario
@@ -61,17 +61,17 @@ def test_no_order_of_steps_breaks_a_promise(name: str) -> None:  # E2 E2a E3 E4 
 # -- who watches the watchmen ---------------------------------------------------------------------------------------------
 def reclaim_without_guard(patch: Patch) -> None:
     """Whoever was on the list is put back into line, although it has ended since."""
-    real = recovering.reclaim
+    real = recovery.reclaim
 
     def reclaim(tables: Tables, reclaims: Any, stuck: bool = False) -> int:
         for one in reclaims:
             job = tables.jobs[one.lease.job_id]
             if job.live is None and job.state is State.COMPLETE:
-                settling.into_line(tables, job, tables.clock.now(), Kind.reclaimed)
+                outcomes.into_line(tables, job, tables.clock.now(), Kind.reclaimed)
                 return 1
         return real(tables, reclaims, stuck)
 
-    patch.setattr(recovering, "reclaim", reclaim)
+    patch.setattr(recovery, "reclaim", reclaim)
 
 
 def fence_dropped(patch: Patch) -> None:
@@ -80,7 +80,7 @@ def fence_dropped(patch: Patch) -> None:
 
 
 def retry_of_a_complete_job(patch: Patch) -> None:
-    real = people.retry
+    real = manual.retry
 
     def retry(tables: Tables, job_id: JobId, *rest: Any) -> int:
         job = tables.jobs[job_id]
@@ -88,12 +88,12 @@ def retry_of_a_complete_job(patch: Patch) -> None:
             job.state = State.FAILED
         return real(tables, job_id, *rest)
 
-    patch.setattr(people, "retry", retry)
+    patch.setattr(manual, "retry", retry)
 
 
 def told_twice(patch: Patch) -> None:
     """An answer that was lost makes a second event."""
-    real = settling.refuse
+    real = outcomes.refuse
 
     def refuse(tables: Tables, job: Job, lease: Lease, verdict: Any) -> Answer:
         answer = real(tables, job, lease, verdict)
@@ -101,11 +101,11 @@ def told_twice(patch: Patch) -> None:
             tables.record(Kind.complete, job)
         return answer
 
-    patch.setattr(settling, "refuse", refuse)
+    patch.setattr(outcomes, "refuse", refuse)
 
 
 def late_result_applied(patch: Patch) -> None:
-    real = settling.settle
+    real = outcomes.settle
 
     def settle(tables: Tables, settlement: Settlement) -> Answer:
         job = tables.jobs[settlement.lease.job_id]
@@ -115,7 +115,7 @@ def late_result_applied(patch: Patch) -> None:
         finally:
             job.deadline_at = deadline_at
 
-    patch.setattr(settling, "settle", settle)
+    patch.setattr(outcomes, "settle", settle)
 
 
 BUGS: dict[Callable[[Patch], None], tuple[str, int]] = {

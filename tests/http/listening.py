@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from holdfast import Holdfast
-from holdfast.http.serving import Server, listen, make_server
+from holdfast.server.run import Server, listen, make_server
 
 
 class Received(NamedTuple):

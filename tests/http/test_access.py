@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from holdfast.domain.access import Role
-from holdfast.engine.access import digest_of
+from holdfast.engine.access_keys import digest_of
 from holdfast.errors import UsageError
-from holdfast.http import api
-from holdfast.http.access import BELIEVED_FOR, LOOK_UPS, TOUCH_EVERY
+from holdfast.server import api
+from holdfast.server.access import BELIEVED_FOR, LOOK_UPS, TOUCH_EVERY
 from holdfast.testing import ManualClock
 from tests.http.world import API, House, new_app, new_house
 

@@ -18,9 +18,9 @@ import pytest
 
 from holdfast.domain.access import Role
 from holdfast.errors import PayloadError
-from holdfast.http import limits, strictjson
-from holdfast.http.catalogue import document
-from holdfast.http.problems import CODES, MEDIA_TYPE, Problem
+from holdfast.server import rate_limits, strict_json
+from holdfast.server.problems import CODES, MEDIA_TYPE, Problem
+from holdfast.server.routes import document
 from holdfast.wiring import SystemClock
 from tests.http.test_ownership import BODIES, HOUSE, ROUTES
 from tests.http.world import API, House, new_app, new_house
@@ -231,11 +231,11 @@ def test_the_reader_of_json_refuses_what_it_must_and_nothing_else() -> None:  # 
     taken = 0
     for text in texts:
         expected = read_by(reference, text)
-        assert read_by(strictjson.read, text.encode()) == expected, text
+        assert read_by(strict_json.read, text.encode()) == expected, text
         taken += expected is not None
     assert 300 < taken < len(texts) / 3  # both kinds are among them
     for body in broken_bytes():
-        assert read_by(strictjson.read, body) is None, body
+        assert read_by(strict_json.read, body) is None, body
 
 
 #: One million bytes each, of what is cheap to send and dear to read.
@@ -487,7 +487,7 @@ async def test_whoever_does_not_heed_refusals_gets_them_later_and_others_do_not(
         async def sleep(self, seconds: float) -> None:
             slept.append(seconds)
 
-    monkeypatch.setattr(limits, "_AT_ONCE", 5)
+    monkeypatch.setattr(rate_limits, "_AT_ONCE", 5)
     house = new_house(rate="10/min", clock=Clock())
     async with house.client(headers=await house.as_(Role.OWNER, "flood")) as client:
         told = [(await client.get(f"{API}/jobs")).status_code for _ in range(30)]

@@ -13,9 +13,9 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from holdfast.http import connection, serving
-from holdfast.http.connection import LONGEST_HEAD, Connection
-from holdfast.http.serving import listen, served
+from holdfast.server import connection, run
+from holdfast.server.connection import LONGEST_HEAD, Connection
+from holdfast.server.run import listen, served
 from tests.http.test_serving import BODY, Served, head, raw, status
 from tests.http.world import API, new_app
 
@@ -29,7 +29,7 @@ async def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     class Protocol(Connection):
         inner_class = request.param
 
-    monkeypatch.setattr(serving, "Connection", Protocol)
+    monkeypatch.setattr(run, "Connection", Protocol)
     app, listening = new_app(), listen("127.0.0.1", 0)
     async with served(app, listening, "127.0.0.1", rate=None) as server:
         assert server.config.http is Protocol

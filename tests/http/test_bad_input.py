@@ -10,9 +10,9 @@ from urllib.parse import quote
 import pytest
 
 from holdfast.domain.access import Role
-from holdfast.http import strictjson
-from holdfast.http.problems import CODES, MEDIA_TYPE, Problem
 from holdfast.redaction import redact_text
+from holdfast.server import strict_json
+from holdfast.server.problems import CODES, MEDIA_TYPE, Problem
 from tests.http.world import API, House, new_house
 
 pytestmark = pytest.mark.anyio
@@ -162,11 +162,11 @@ async def test_bad_json_is_refused_quickly_and_nothing_is_stored(house: House, n
 
 def test_strict_json_takes_what_everybody_reads_alike() -> None:
     for text in ('{"a": {"a": {"a": 1}}, "b": [{"a": 1}, {"a": ":"}]}', '"\\\\u0000"', "[1e-400, -0, 1e308]"):
-        assert strictjson.read(text.encode()) == json.loads(text)
+        assert strict_json.read(text.encode()) == json.loads(text)
     colons = {":" * 50: '"a":1,"a":2', "x": ['":"', "\\", "\\\\", '\\"']}
-    assert strictjson.read(json.dumps(colons).encode()) == colons
+    assert strict_json.read(json.dumps(colons).encode()) == colons
     with pytest.raises(Problem):
-        strictjson.read(b'{"\\"": 1, "\\"": 2}')
+        strict_json.read(b'{"\\"": 1, "\\"": 2}')
 
 
 @pytest.mark.parametrize("name", BAD_FIELDS)

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Fatal, Holdfast
 from holdfast.domain.access import Role
-from holdfast.http.building import table
+from holdfast.server.assembly import table
 from tests.http.world import API, House, new_app, new_house
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast.domain.access import Role
-from holdfast.http import building
-from holdfast.http.bodies import Direct
-from holdfast.http.catalogue import DIRECT, ROUTES
-from holdfast.http.routing import Route
+from holdfast.server import assembly
+from holdfast.server.body_limits import Direct
+from holdfast.server.routes import DIRECT, ROUTES
+from holdfast.server.routing import Route
 from tests.http.world import API, House, new_app, new_house
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +37,7 @@ CALLS: list[tuple[dict[str, str], bytes]] = [
 
 
 def house_with(direct: Direct, monkeypatch: pytest.MonkeyPatch) -> House:
-    monkeypatch.setattr(building, "DIRECT", direct)
+    monkeypatch.setattr(assembly, "DIRECT", direct)
     return new_house(new_app(), rate="1000/h")
 
 

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from holdfast.domain.access import Role
-from holdfast.http.building import table
-from holdfast.http.catalogue import document
+from holdfast.server.assembly import table
+from holdfast.server.routes import document
 from tests.http.world import API, House, assert_as_documented, new_house
 
 pytestmark = pytest.mark.anyio

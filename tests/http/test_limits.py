@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.domain.access import Role
 from holdfast.domain.limits import Rate
-from holdfast.http import api, rate_limit
-from holdfast.http.limits import Rates
-from holdfast.http.problems import Problem
+from holdfast.server import api, rate_limit
+from holdfast.server.problems import Problem
+from holdfast.server.rate_limits import Rates
 from holdfast.testing import ManualClock
 from tests.http.world import API, House, new_app, new_house
 

@@ -17,9 +17,9 @@ import pytest
 from holdfast import Every
 from holdfast.domain.access import Action, Role
 from holdfast.errors import StoreUnavailable
-from holdfast.http.building import table
-from holdfast.http.catalogue import document
-from holdfast.http.routing import Route, takes_name
+from holdfast.server.assembly import table
+from holdfast.server.routes import document
+from holdfast.server.routing import Route, takes_name
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from tests.http.world import API, House, assert_as_documented, new_app, new_house

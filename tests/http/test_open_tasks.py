@@ -11,9 +11,9 @@ import pytest
 
 from holdfast import Holdfast, Limits
 from holdfast.domain.access import Action, Role
-from holdfast.http.building import table
-from holdfast.webhooks.choosing import INBOUND_TASK, TASK
-from holdfast.webhooks.delivering import install
+from holdfast.server.assembly import table
+from holdfast.webhooks.delivery import install
+from holdfast.webhooks.selection import INBOUND_TASK, TASK
 from tests.http.roads import (
     ALL,
     ENDING,

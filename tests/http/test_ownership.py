@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.domain.access import Action, Role
 from holdfast.errors import UsageError
-from holdfast.http.building import table
-from holdfast.http.routing import Route, does, router
+from holdfast.server.assembly import table
+from holdfast.server.routing import Route, does, router
 from tests.http.world import API, House, assert_as_documented, new_house
 
 HOUSE = new_house()

@@ -15,7 +15,7 @@ from holdfast import redaction
 from holdfast.domain.access import Role
 from holdfast.domain.job import JobId, Lane, Settlement
 from holdfast.domain.verdict import Bury, Complete, Failure, RetryAfter
-from holdfast.http import rendering, views
+from holdfast.server import rendering, views
 from tests.http.world import API, House, new_app, new_house
 
 pytestmark = pytest.mark.anyio

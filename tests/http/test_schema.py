@@ -18,9 +18,9 @@ import pytest
 from holdfast import Every, Holdfast, Retry
 from holdfast.domain.access import Role
 from holdfast.errors import UnknownKey
-from holdfast.http.catalogue import document
-from holdfast.http.links import LINKS
-from holdfast.http.serving import listen, served
+from holdfast.server.links import LINKS
+from holdfast.server.routes import document
+from holdfast.server.run import listen, served
 from tests.http.world import API, House
 
 pytestmark = pytest.mark.anyio

@@ -19,8 +19,8 @@ from fastapi import FastAPI
 from holdfast import Holdfast
 from holdfast.domain.access import Role
 from holdfast.errors import UsageError
-from holdfast.http import access, api, serving
-from holdfast.http.serving import address_of, listen, make_server, served
+from holdfast.server import access, api, run
+from holdfast.server.run import address_of, listen, make_server, served
 from tests.http.world import API, House, new_app, new_house
 
 pytestmark = pytest.mark.anyio
@@ -228,7 +228,7 @@ async def test_a_request_under_way_is_answered_before_the_server_ends() -> None:
 async def test_a_request_that_takes_too_long_is_cut_off_when_the_server_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serving, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(run, "GRACE_SECONDS", 0.05)
     app, listening = new_app(), listen("127.0.0.1", 0)
     holding, address = Holding(app), address_of(listening)
     async with httpx2.AsyncClient(timeout=20) as client:
@@ -284,7 +284,7 @@ async def test_the_api_is_mounted_under_a_path_of_another_site() -> None:  # E49
 
 def test_importing_holdfast_does_not_import_the_framework() -> None:
     code = (
-        "import sys, holdfast, holdfast.app, holdfast.http; holdfast.Holdfast('memory://');"
+        "import sys, holdfast, holdfast.app, holdfast.server; holdfast.Holdfast('memory://');"
         "print([name for name in ('fastapi', 'starlette', 'uvicorn', 'pydantic') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -292,7 +292,7 @@ def test_importing_holdfast_does_not_import_the_framework() -> None:
 
 
 def test_an_app_without_the_framework_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("holdfast.http.")]:
+    for name in [name for name in sys.modules if name.startswith("holdfast.server.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
     with pytest.raises(UsageError, match=r"pip install 'holdfast\[server\]'"):

@@ -12,9 +12,9 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast
-from holdfast.http import feed as feeds
-from holdfast.http import stream
-from holdfast.http.feed import Feed
+from holdfast.server import event_reader as feeds
+from holdfast.server import stream
+from holdfast.server.event_reader import Feed
 from holdfast.wiring import SystemClock
 from tests.http.listening import Listener, serving
 
@@ -230,7 +230,7 @@ async def test_an_owner_sees_its_own_events_alone_and_a_revoked_key_ends_the_str
     plain: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E61 E66
     monkeypatch.setattr(stream, "CHECK_SECONDS", 0.2)
-    monkeypatch.setattr("holdfast.http.access.BELIEVED_FOR", 0.2)
+    monkeypatch.setattr("holdfast.server.access.BELIEVED_FOR", 0.2)
     key, secret = await plain.create_key("owner", owner="bob")
     async with serving(plain) as (port, _):
         alices = await plain.tasks["note"].enqueue("a", owner="alice")
@@ -284,7 +284,7 @@ async def test_the_sockets_of_clients_that_do_not_read_are_closed(
 async def test_a_server_that_stops_ends_its_streams_at_once(
     plain: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.http.serving.GRACE_SECONDS", 60)  # that long it would wait for them
+    monkeypatch.setattr("holdfast.server.run.GRACE_SECONDS", 60)  # that long it would wait for them
     async with serving(plain) as (port, _):
         listener = await Listener(port).__aenter__()
         await listener.until_beat()

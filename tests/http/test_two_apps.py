@@ -12,10 +12,10 @@ from fastapi import FastAPI
 
 from holdfast import Holdfast
 from holdfast.domain.access import Role
-from holdfast.http import api
-from holdfast.http.bodies import ENVELOPE
-from holdfast.http.building import table
-from holdfast.http.catalogue import ROUTES
+from holdfast.server import api
+from holdfast.server.assembly import table
+from holdfast.server.body_limits import ENVELOPE
+from holdfast.server.routes import ROUTES
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from tests.http.world import API, House, new_house

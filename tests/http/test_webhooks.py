@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.domain.access import Role
-from holdfast.webhooks.delivering import delivery
+from holdfast.webhooks.delivery import delivery
 from holdfast.webhooks.signature import sign
 from tests.http.world import API, House, new_app, new_house
 

@@ -18,9 +18,9 @@ from holdfast import Holdfast, Retry
 from holdfast.domain.access import AccessKey, Role
 from holdfast.domain.job import JobId, Lane, Settlement
 from holdfast.domain.verdict import Bury, Failure
-from holdfast.http import api
-from holdfast.http.catalogue import document
-from holdfast.http.routing import Route
+from holdfast.server import api
+from holdfast.server.routes import document
+from holdfast.server.routing import Route
 from holdfast.stores.memory import MemoryStore
 from holdfast.wiring import SystemClock
 

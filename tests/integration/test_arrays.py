@@ -12,8 +12,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from holdfast.stores.postgres import arrays
-from holdfast.stores.postgres.lines import Lines
+from holdfast.stores.postgres import type_cache
+from holdfast.stores.postgres.connections import Lines
 
 NOW = datetime.now(UTC)
 VALUES: dict[str, list[Any]] = {
@@ -42,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
         return await look_up(connection, typeoids, timeout)
 
     monkeypatch.setattr(asyncpg.Connection, "_introspect_types", noted)
-    monkeypatch.setattr(arrays, "_told", [])
+    monkeypatch.setattr(type_cache, "_told", [])
     return asked
 
 
@@ -63,7 +63,7 @@ async def test_all_that_our_statements_and_tables_are_made_of_is_looked_up_toget
     postgres_url: str,
 ) -> None:
     connection = await Lines(postgres_url).connect()
-    folder = Path(arrays.__file__).parent
+    folder = Path(type_cache.__file__).parent
     named = {
         name
         for file in (*folder.glob("sql/*.sql"), *folder.glob("*.py"))
@@ -75,7 +75,7 @@ async def test_all_that_our_statements_and_tables_are_made_of_is_looked_up_toget
         " WHERE attrelid::regclass::text LIKE 'holdfast.%' AND typcategory = 'A'"
     )
     await connection.close()
-    assert {number for [number] in (*cast, *columns)} - arrays._OURS == set()
+    assert {number for [number] in (*cast, *columns)} - type_cache._OURS == set()
 
 
 async def test_what_a_database_has_of_its_own_is_looked_up_there(

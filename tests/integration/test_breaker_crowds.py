@@ -16,7 +16,7 @@ from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState
 from holdfast.domain.job import Session
 from holdfast.domain.lanes import Dependency
 from holdfast.engine.engine import Engine
-from holdfast.worker.admitting import Admitted, Admitting
+from holdfast.worker.admission import Admitted, Admitting
 from holdfast.worker.dependencies import Dependencies
 from tests.integration.world import new_app
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.domain.job import Lane, Settlement
 from holdfast.domain.verdict import Complete, Release
-from holdfast.engine.lanestore import Cap, Charge
+from holdfast.engine.lane_store import Cap, Charge
 from holdfast.stores.postgres import PostgresStore
 from tests.integration.postgres_lanes import MINUTE, enqueue, session, stores
 

@@ -25,9 +25,9 @@ from holdfast.credits import InsufficientCredits
 from holdfast.domain.job import Lane, Settlement
 from holdfast.domain.moves import FINISHED, State
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.duties.scheduling import Scheduling
 from holdfast.engine.ports import Store
 from holdfast.errors import HoldfastError
+from holdfast.maintenance.schedules import Scheduling
 from holdfast.testing import app_in_memory, drain
 from tests.integration.world import Database, new_app, work
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast import THIS_JOB, Fatal, Holdfast, Job, JobFailed, Retry, Retryable, State
 from holdfast.domain.breaker import BreakerPolicy, BreakerState
 from holdfast.domain.limits import Limit, Limits
-from holdfast.worker import admitting
+from holdfast.worker import admission
 from tests.integration.world import new_app, until, working
 
 QUICK = BreakerPolicy(window=10, min_calls=5, cooldown="300ms", max_cooldown="300ms", votes=1)
@@ -67,10 +67,10 @@ async def test_a_line_that_is_empty_is_not_asked_as_often_as_one_that_is_full(
             return await claim(session, lanes, *args, **more)
 
         monkeypatch.setattr(store, "claim", claim_and_note)
-        monkeypatch.setattr(admitting, "PATIENCE", 1e9)  # however quickly it is asked here
+        monkeypatch.setattr(admission, "PATIENCE", 1e9)  # however quickly it is asked here
         began = time.monotonic()
         await app.run_worker(concurrency=1, until_idle=True)
-        moments = (time.monotonic() - began) / admitting.LONGEST_REST
+        moments = (time.monotonic() - began) / admission.LONGEST_REST
         assert asked.count("convert") >= 100
         assert asked.count("sweep") <= 5 + 2 * moments
         await sweep.enqueue()

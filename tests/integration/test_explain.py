@@ -30,9 +30,9 @@ from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.explain import Explanation
 from holdfast.domain.job import Claimed, JobId, JobSpec, Lane, NewJob, Session
 from holdfast.domain.lanes import Dependency
-from holdfast.domain.waits import Reason
+from holdfast.domain.wait_reasons import Reason
 from holdfast.engine.admission import Admission
-from holdfast.engine.lanestore import Report
+from holdfast.engine.lane_store import Report
 from holdfast.engine.ports import Store
 from tests.integration.world import new_app, until, working
 

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 
 from holdfast import Holdfast, StoreUnavailable
-from holdfast.artefacts.files import FileArtefacts
-from holdfast.http import api
+from holdfast.artifacts.files import FileArtefacts
+from holdfast.server import api
 from systems.common.parts import Part, create_private
 
 pytestmark = pytest.mark.anyio

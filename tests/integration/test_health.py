@@ -13,7 +13,7 @@ import pytest
 from holdfast import Holdfast, StoreUnavailable
 from holdfast.cli.doctor import breaker_findings, pause_findings
 from holdfast.domain.health import Level, Thresholds
-from holdfast.http import api
+from holdfast.server import api
 from tests.integration.world import working
 
 

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from holdfast import Holdfast, StoreUnavailable
-from holdfast.stores.postgres import lending
+from holdfast.stores.postgres import transaction_pool
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ async def test_a_hundred_transactions_at_once_share_a_few_connections(
         await asyncio.gather(*(one(n, watching) for n in range(100)))
         assert await app.count(task="ship") == 100
     await watching.close()
-    assert 2 < most <= lending.MOST + 6  # and a line for each kind of work
+    assert 2 < most <= transaction_pool.MOST + 6  # and a line for each kind of work
 
 
 async def test_nothing_of_a_caller_is_left_for_the_next(app: Holdfast) -> None:
@@ -112,8 +112,8 @@ async def test_a_connection_that_was_lost_meanwhile_is_replaced(app: Holdfast, p
 async def test_when_all_are_in_use_a_caller_is_told_after_a_while(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lending, "MOST", 1)
-    monkeypatch.setattr(lending, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(transaction_pool, "MOST", 1)
+    monkeypatch.setattr(transaction_pool, "WAIT_SECONDS", 0.05)
     async with app, app.transaction():
         with pytest.raises(StoreUnavailable, match=r"^all 1 connections to .* keep transactions short$"):
             async with app.transaction():

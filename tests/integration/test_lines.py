@@ -14,7 +14,7 @@ import pytest
 from holdfast import StoreUnavailable
 from holdfast.domain.job import JobSpec, Lane, NewJob
 from holdfast.stores.postgres import PostgresStore
-from holdfast.stores.postgres.lines import Lines
+from holdfast.stores.postgres.connections import Lines
 from holdfast.wiring import SystemClock, SystemIds, SystemThreads
 from tests.integration.world import Database, new_app, work
 from tests.services.proxy import Proxy

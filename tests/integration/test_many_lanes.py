@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.domain.job import Claimed, JobId, JobSpec, Lane, NewJob, Session
 from holdfast.domain.lanes import Cause, Scope, ScopeKind
-from holdfast.stores.postgres import PostgresStore, crowds
+from holdfast.stores.postgres import PostgresStore, many_lanes
 from holdfast.wiring import SystemClock, SystemIds
 
 pytestmark = pytest.mark.anyio
@@ -98,7 +98,7 @@ async def test_a_claim_among_ten_thousand_lanes_asks_for_a_few(store: Watched) -
 async def test_a_new_job_of_another_process_is_known_by_its_event(
     store: Watched, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E25
-    monkeypatch.setattr(crowds, "LOOK_EVERY", 0.0)  # this store does not listen for wake-ups
+    monkeypatch.setattr(many_lanes, "LOOK_EVERY", 0.0)  # this store does not listen for wake-ups
     await fill(store, FAIR[:2000], "alice")
     holder, lanes = await session(store), [*FAIR[:2000], BOBS]
     await store.claim(holder, lanes, 5)

@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from holdfast import THIS_JOB, Fatal, Holdfast, Job, Retry, Retryable, UsageError
-from holdfast.engine.vitals import MOST
+from holdfast.engine.health_inputs import MOST
 from holdfast.metrics.names import FAMILIES
 from tests.integration.world import SOON, Database, new_app, until, work, working
 

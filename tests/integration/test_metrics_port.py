@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast import Holdfast, StoreUnavailable, UsageError
-from holdfast.duties.duties import Duties
-from holdfast.engine import vitals
+from holdfast.engine import health_inputs
+from holdfast.maintenance.tasks import Duties
 from holdfast.metrics import port as port_module
 from holdfast.metrics.port import LONGEST_HEAD, Port
 
@@ -93,7 +93,7 @@ async def test_a_store_that_hangs_makes_it_not_ready_within_a_second(
     app, port = watched
     store = (await app.engine()).store
     store.holds = asyncio.Event().wait  # type: ignore[method-assign,assignment]
-    assert vitals.READY_WITHIN == 1
+    assert health_inputs.READY_WITHIN == 1
     async with asyncio.timeout(8):  # for a busy machine; nobody is hung up on before ten
         assert (await ask(port, get("/readyz")))[0] == 503
 

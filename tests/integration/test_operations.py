@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Holdfast, Retry
 from holdfast.domain.operation import Progress
-from holdfast.duties.operations import Operations
+from holdfast.maintenance.operations import Operations
 from tests.integration.world import ONCE, Database, new_app, until, work, working
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,8 @@ import pytest
 from holdfast import Fatal, Holdfast, UsageError
 from holdfast.engine import plugins
 from holdfast.errors import StoreUnavailable
-from holdfast.webhooks import notifying
-from holdfast.webhooks.notifying import Notifying
+from holdfast.webhooks import notifiers
+from holdfast.webhooks.notifiers import Notifying
 from tests.integration.world import ONCE, Database, new_app, until, working
 from tests.plugin_packages import acme, forgotten, installed_package, wheel  # noqa: F401 - fixtures
 
@@ -56,7 +56,7 @@ class Short(Raises):
 @pytest.fixture
 def noisy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (tmp_path / "noisy_plugins.py").write_text(NOISY)
-    monkeypatch.setattr(notifying, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(notifiers, "FIRST_PAUSE", 0.01)
     for _ in installed_package(tmp_path, monkeypatch, "noisy_plugins", ENTRY_POINTS):
         yield importlib.import_module("noisy_plugins")
 
@@ -71,7 +71,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What is logged about plug-ins."""
     heard = Heard()
     monkeypatch.setattr(plugins, "log", heard)
-    monkeypatch.setattr(notifying, "log", heard)
+    monkeypatch.setattr(notifiers, "log", heard)
     return heard
 
 
@@ -160,13 +160,13 @@ async def test_a_call_that_fails_is_made_again_and_given_up_in_the_end(
         await enough(noisy.heard, 1)
         noisy.tries.clear()
         await app.tasks["work"].enqueue("FOR_EVER")
-        await enough(noisy.tries, notifying.TRIES)
+        await enough(noisy.tries, notifiers.TRIES)
         await app.tasks["work"].enqueue("NEXT")
         await enough(noisy.heard, 2)  # the one beside it fails each time, and is in nobody's way
     assert [notice.meta["error_code"] for notice in noisy.heard] == ["FOR_A_WHILE", "NEXT"]
-    assert len(set(noisy.tries[: notifying.TRIES])) == 1
+    assert len(set(noisy.tries[: notifiers.TRIES])) == 1
     given_up = [line for line in lines if line["event"] == "notifier.gave_up" and line["plugin"] == "ears"]
-    assert [(line["event_id"], line["tries"]) for line in given_up] == [(noisy.tries[0], notifying.TRIES)]
+    assert [(line["event_id"], line["tries"]) for line in given_up] == [(noisy.tries[0], notifiers.TRIES)]
     failed = [line for line in lines if line["event"] == "plugin.failed"]
     assert sorted((line["plugin"], line["instead"]) for line in failed) == [
         ("deaf", "it is called again"),

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from holdfast.stores.postgres.lines import Lines
-from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.enqueue_plan import SQL
 
 pytestmark = pytest.mark.anyio
 

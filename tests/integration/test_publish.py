@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Conflict, Holdfast, StoreError, StoreUnavailable, UsageError, current_job
 from holdfast.domain.outbox import KEEP_PUBLISHED, TAKEN_FOR, Message, Standing
-from holdfast.engine.outboxstore import PutOff
+from holdfast.engine.outbox_store import PutOff
 from holdfast.errors import UnknownMessage
 from tests.integration import callers
 from tests.integration.callers import ASYNC, NOTE, SYNC

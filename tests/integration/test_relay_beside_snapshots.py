@@ -16,7 +16,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from holdfast.engine.outboxstore import PutOff
+from holdfast.engine.outbox_store import PutOff
 from holdfast.stores.postgres import PostgresStore
 from holdfast.wiring import SystemClock, SystemThreads
 from tests.contract.outboxes import SPAN, TOPIC, a_message

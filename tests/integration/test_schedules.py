@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Holdfast, UsageError
 from holdfast.domain.schedule import Every, tick_id
-from holdfast.duties.scheduling import Scheduling
+from holdfast.maintenance.schedules import Scheduling
 from tests.integration.world import Database, new_app
 
 

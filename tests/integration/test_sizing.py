@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from holdfast.domain.limiter import Limiter
-from holdfast.worker import sizing
+from holdfast.worker import slots
 from tests.integration.world import Database, new_app, working
 
 
@@ -15,7 +15,7 @@ from tests.integration.world import Database, new_app, working
 async def test_a_worker_runs_more_jobs_at_once_under_load_and_the_least_after_a_rest(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E26
-    monkeypatch.setattr(sizing, "IDLE", 0.1)
+    monkeypatch.setattr(slots, "IDLE", 0.1)
     app = new_app(db.url, min_concurrency=2, concurrency=40)
     running, peak = 0, 0
     grown, rested = asyncio.Event(), asyncio.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.stores.sqlfiles import load_sql
+from holdfast.stores.sql_files import load_sql
 
 SQLITE, POSTGRES = load_sql("holdfast.stores.sqlite"), load_sql("holdfast.stores.postgres")
 

@@ -11,9 +11,9 @@ import pytest
 from holdfast import Handle, Holdfast, State
 from holdfast.cli.doctor import waiting_findings
 from holdfast.domain.job import Session
-from holdfast.domain.waits import Reason
+from holdfast.domain.wait_reasons import Reason
 from holdfast.worker import worker as workers
-from holdfast.worker.waiting import Waiting
+from holdfast.worker.deadlocks import Waiting
 from tests.integration.world import new_app, until, working
 
 SLOTS = 2

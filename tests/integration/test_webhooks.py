@@ -16,16 +16,16 @@ from holdfast import Conflict, Fatal, Holdfast, State, UsageError
 from holdfast.domain.job import Event
 from holdfast.domain.operation import Progress
 from holdfast.domain.webhook import Webhook
-from holdfast.duties.operations import Operations
 from holdfast.engine.engine import Engine
 from holdfast.errors import BadSignature, TargetNotAllowed, UnknownJob, UnknownWebhook
+from holdfast.maintenance.operations import Operations
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
-from holdfast.webhooks.choosing import TASK
-from holdfast.webhooks.dispatching import BOOKMARK, MOST_MESSAGES, Dispatching, deliveries
-from holdfast.webhooks.replaying import replay_batch
+from holdfast.webhooks.fanout import BOOKMARK, MOST_MESSAGES, Dispatching, deliveries
+from holdfast.webhooks.job_owners import Subjects
+from holdfast.webhooks.replay import replay_batch
+from holdfast.webhooks.selection import TASK
 from holdfast.webhooks.signature import sign, write_secret
-from holdfast.webhooks.subjects import Subjects
 from tests.integration.endpoint import ALLOW, Endpoint
 from tests.integration.world import ONCE, Database, new_app, until, work, working
 from tests.services.processes import ROOT
@@ -268,7 +268,7 @@ async def test_an_endpoint_that_is_gone_is_disabled_and_enabling_begins_anew(app
 async def test_a_replay_of_a_long_log_begins_at_once_and_is_done_in_batches(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E61
-    monkeypatch.setattr("holdfast.webhooks.replaying.BATCH", 20)
+    monkeypatch.setattr("holdfast.webhooks.replay.BATCH", 20)
     async with app:
         webhook = await app.create_webhook("https://1.1.1.1/", events=["queued"])
         await app.tasks["convert"].enqueue_many([{"name": str(n)} for n in range(70)])

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.stores.postgres import PostgresStore
-from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.wiring import SystemClock
 
 #: Statements that decide nothing: hints, lookups, and what others see.

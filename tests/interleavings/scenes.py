@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.domain.job import JobId, JobSpec, Lane, Lease, NewJob, Session, Settlement
 from holdfast.domain.moves import Kind
-from holdfast.domain.proviso import ANYHOW, Proviso
+from holdfast.domain.precondition import ANYHOW, Proviso
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.ports import Reclaim, Stuck
 from holdfast.errors import Conflict, StoreUnavailable

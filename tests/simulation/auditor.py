@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.domain.job import DeadLetterFilter, Event, JobFilter, JobId, JobRow, Lease, Settlement
+from holdfast.domain.judgements import outcome_of
 from holdfast.domain.moves import FINISHED, State
-from holdfast.domain.rules import outcome_of
 from holdfast.domain.verdict import Release
 from holdfast.engine.ports import Answer, Clock, Store
 from tests.simulation.diary import Diary

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.domain.job import Attempt, Event, JobRow
+from holdfast.domain.judgements import broken_rules
 from holdfast.domain.moves import FINISHED, State
-from holdfast.domain.rules import broken_rules
 from holdfast.engine.ports import Answer
 
 #: What is said about an epoch that is over; each at most once, and only of attempts that ended so.

@@ -19,11 +19,11 @@ from holdfast.app import _run_together
 from holdfast.domain.job import JobId
 from holdfast.domain.lanes import Cause, Scope, ScopeKind
 from holdfast.domain.moves import Kind
-from holdfast.duties.duties import Duties
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Clock, Store
 from holdfast.engine.settings import Settings
 from holdfast.errors import Conflict, StoreError
+from holdfast.maintenance.tasks import Duties
 from holdfast.worker.worker import Worker
 from tests.simulation.auditor import Auditor
 from tests.simulation.diary import Diary

@@ -18,11 +18,11 @@ from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Verdict
 from holdfast.engine.ports import Answer
 from holdfast.errors import HoldfastError
-from holdfast.stores.memory import people as memory_people
-from holdfast.stores.memory import recovering as memory_recovering
-from holdfast.stores.memory import settling as memory_settling
+from holdfast.stores.memory import manual as memory_people
+from holdfast.stores.memory import outcomes as memory_settling
+from holdfast.stores.memory import recovery as memory_recovering
 from holdfast.stores.memory.tables import Job, Tables
-from holdfast.stores.sqlite import keys, people, phases, settling
+from holdfast.stores.sqlite import key_slots, manual, outcomes, phases
 from holdfast.stores.sqlite.move import SQL
 from tests.stateful.benches import memory_benches, sqlite_benches
 from tests.stateful.machine import Bench, Machine
@@ -65,7 +65,7 @@ def release_burns_an_attempt(patch: Patch) -> None:
 
 def retry_of_a_complete_job(patch: Patch) -> None:
     rewrite(patch, "retry", "phase IN (4, 5)", "phase >= 3")
-    patch.setattr(people, "CANCELLED", phases.COMPLETE)  # what the guard in front of it looks at
+    patch.setattr(manual, "CANCELLED", phases.COMPLETE)  # what the guard in front of it looks at
 
 
 def dead_session_comes_back(patch: Patch) -> None:
@@ -74,13 +74,13 @@ def dead_session_comes_back(patch: Patch) -> None:
 
 def reclaim_forgets_the_attempt(patch: Patch) -> None:
     """The one that STYLE §11 tells of: the attempt is given back, and the job crashes worker after worker."""
-    real = settling.way_back
+    real = outcomes.way_back
 
-    def way_back(verdict: Verdict, outcome: str, crashes: int | None) -> settling.Way:
+    def way_back(verdict: Verdict, outcome: str, crashes: int | None) -> outcomes.Way:
         way = real(verdict, outcome, crashes)
         return way._replace(back=1) if outcome == "reclaimed" else way
 
-    patch.setattr(settling, "way_back", way_back)
+    patch.setattr(outcomes, "way_back", way_back)
 
 
 def settle_recorded_twice(patch: Patch) -> None:
@@ -144,7 +144,7 @@ def deadline_is_late_when_equal(patch: Patch) -> None:
 
 
 def one_key_runs_twice(patch: Patch) -> None:
-    patch.setattr(keys, "_running", lambda move, keys: {})
+    patch.setattr(key_slots, "_running", lambda move, keys: {})
 
 
 def a_pause_ends_a_little_early(patch: Patch) -> None:

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from holdfast import Forbidden, Holdfast, PayloadError
 from holdfast.domain.job import JobId
-from holdfast.engine.operating import do_batch
+from holdfast.engine.operations import do_batch
 from systems.converter import settings as converter_settings
 from systems.converter import tasks as converter_tasks
 from systems.converter.content import MAX_BYTES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 SYSTEMS = Path(__file__).parents[2] / "systems"
 #: Public as a module: its docstring and its `__all__` say what it offers.
-PUBLIC = ("holdfast.celery", "holdfast.credits", "holdfast.http", "holdfast.logs", "holdfast.outbound")
+PUBLIC = ("holdfast.celery", "holdfast.credits", "holdfast.server", "holdfast.logs", "holdfast.outbound")
 
 
 def test_systems_import_only_the_public_names_of_holdfast() -> None:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 LOOK_SECONDS = 0.5
 _QUICK = f"""
 import runpy, sys
-from holdfast.http import connection
+from holdfast.server import connection
 connection.LOOK_SECONDS = {LOOK_SECONDS}
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """

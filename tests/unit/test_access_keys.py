@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, UsageError
-from holdfast.engine.access import digest_of
+from holdfast.engine.access_keys import digest_of
 from holdfast.errors import UnknownKey
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock

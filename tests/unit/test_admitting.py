@@ -14,13 +14,13 @@ from holdfast.domain.gates import Admit, Asking, GateAnswer, Hold, Reject
 from holdfast.domain.job import Claimed, Lane, Settlement
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.verdict import Failure, Release, RetryAfter
-from holdfast.domain.waits import Reason
+from holdfast.domain.wait_reasons import Reason
 from holdfast.engine.admission import Admission
 from holdfast.testing import ManualClock
-from holdfast.worker import admitting
-from holdfast.worker.admitting import Admitted, Admitting
-from holdfast.worker.brokered import Source
+from holdfast.worker import admission
+from holdfast.worker.admission import Admitted, Admitting
 from holdfast.worker.dependencies import Dependencies
+from holdfast.worker.dispatched import Source
 from tests.integration.world import new_app, until, work, working
 
 GATEWAY = Dependency("gateway")
@@ -50,7 +50,7 @@ async def test_what_a_gate_holds_goes_back_and_is_asked_about_again_and_costs_no
         return Admit() if is_night else Hold(None, "only at night")
 
     monkeypatch.setattr(Admission, "gates", property(lambda self: (("night", night),)))
-    monkeypatch.setattr(admitting, "ASK_AGAIN", timedelta(milliseconds=20))
+    monkeypatch.setattr(admission, "ASK_AGAIN", timedelta(milliseconds=20))
 
     @app.task
     async def send() -> str:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from holdfast.engine.attempt_log import LONGEST, MOST_BYTES, MOST_LINES, AttemptLog
-from holdfast.worker.listening import Ears, listening
+from holdfast.worker.log_capture import Ears, listening
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -13,8 +13,8 @@ import structlog
 import typer
 
 from holdfast.cli import COMMANDS, main, plugins
-from holdfast.cli.exits import EXIT_CODES, NotFound, exit_code
-from holdfast.cli.opening import load_app
+from holdfast.cli.apps import load_app
+from holdfast.cli.exit_codes import EXIT_CODES, NotFound, exit_code
 from holdfast.errors import (
     Conflict,
     JobFailed,

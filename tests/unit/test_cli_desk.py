@@ -121,7 +121,7 @@ def test_operations_are_listed_shown_and_cancelled(capsys: Capture) -> None:  # 
 def test_a_list_of_jobs_fills_its_page_however_few_match(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E66
-    monkeypatch.setattr("holdfast.stores.sqlite.finding.LOOK_AT", 4)
+    monkeypatch.setattr("holdfast.stores.sqlite.search.LOOK_AT", 4)
 
     async def fill(app: Holdfast) -> list[str]:
         async def send(number: int) -> None: ...

@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command
 
 from holdfast.cli import COMMANDS, main
-from holdfast.cli.dispatch import _find
+from holdfast.cli.loading import _find
 
 Capture = pytest.CaptureFixture[str]
 

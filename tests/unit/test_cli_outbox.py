@@ -13,7 +13,7 @@ import structlog
 
 from holdfast import Holdfast
 from holdfast.cli import main
-from holdfast.cli.exits import CONFLICT, NOT_FOUND, OK, USAGE
+from holdfast.cli.exit_codes import CONFLICT, NOT_FOUND, OK, USAGE
 
 
 @pytest.fixture(autouse=True)

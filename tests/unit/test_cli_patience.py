@@ -12,8 +12,8 @@ import pytest
 
 import holdfast.app
 from holdfast import Holdfast, SchemaMismatch, StoreUnavailable
-from holdfast.cli import main, opening
-from holdfast.cli.exits import DATABASE
+from holdfast.cli import apps, main
+from holdfast.cli.exit_codes import DATABASE
 from holdfast.wiring import make_store
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ class Away:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(apps, "FIRST_PAUSE", 0.001)
 
 
 def app_without(looks: float, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> Away:
@@ -50,7 +50,7 @@ async def test_a_database_that_comes_late_is_waited_for(
 ) -> None:  # E14
     away = app_without(3, monkeypatch)
     caplog.set_level(logging.INFO, "holdfast")
-    async with opening.patiently(app := Holdfast("memory://")):
+    async with apps.patiently(app := Holdfast("memory://")):
         await app.counts()
     assert away.seen == 4
     told = [line for line in caplog.text.splitlines() if "store." in line]
@@ -61,7 +61,7 @@ async def test_a_database_that_comes_late_is_waited_for(
 async def test_there_is_an_end_to_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     away = app_without(float("inf"), monkeypatch)
     with pytest.raises(StoreUnavailable):
-        async with opening.patiently(Holdfast("memory://", wait_for_store="20ms")):
+        async with apps.patiently(Holdfast("memory://", wait_for_store="20ms")):
             pytest.fail("it was opened")
     assert away.seen > 1
 
@@ -69,7 +69,7 @@ async def test_there_is_an_end_to_the_waiting(monkeypatch: pytest.MonkeyPatch) -
 async def test_what_will_not_pass_by_itself_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     away = app_without(1, monkeypatch, SchemaMismatch("it has no Holdfast schema; run `holdfast migrate`"))
     with pytest.raises(SchemaMismatch):
-        async with opening.patiently(Holdfast("memory://")):
+        async with apps.patiently(Holdfast("memory://")):
             pytest.fail("it was opened")
     assert away.seen == 1
 

@@ -23,9 +23,9 @@ from holdfast.domain.credit import (
     account_name,
     standing_of,
 )
-from holdfast.domain.creditpage import Page, Sale, Wallet
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import State
+from holdfast.domain.posting import Page, Sale, Wallet
 from holdfast.errors import InsufficientCredits, QuotaExceeded, UsageError
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from holdfast import Holdfast
 from holdfast.domain.job import JobId, Lane
-from holdfast.duties.dispatching import Dispatching
-from holdfast.engine.broker import Broker
 from holdfast.engine.dispatch import Entry, Sizes
+from holdfast.engine.dispatcher import Broker
+from holdfast.maintenance.dispatch import Dispatching
 from holdfast.testing import ManualClock
 
 

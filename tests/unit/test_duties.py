@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Every, Holdfast, JobFailed, Retention, Retry
-from holdfast.duties.duties import Duties
 from holdfast.engine.engine import Engine
 from holdfast.errors import StoreUnavailable
+from holdfast.maintenance.tasks import Duties
 from holdfast.testing import ManualClock, app_in_memory, drain
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from holdfast.errors import UsageError
-from holdfast.stores.lenders import refuse_lender
+from holdfast.stores.foreign_connections import refuse_lender
 
 ENGINE = sqlalchemy.create_engine("sqlite://")
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.cli import main
-from holdfast.cli.exits import complain
+from holdfast.cli.exit_codes import complain
 from holdfast.client import Client
 from holdfast.domain.addresses import read_target as read_webhook
 from holdfast.transports.targets import read_target

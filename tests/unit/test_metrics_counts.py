@@ -11,7 +11,7 @@ from holdfast.domain.codes import ErrorClass
 from holdfast.domain.job import Claimed, Enqueued, JobId, JobSpec, Lane, Lease, NewJob, Settlement
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
-from holdfast.engine.observing import Observers
+from holdfast.engine.observers import Observers
 from holdfast.engine.ports import Answer
 from holdfast.metrics.counts import QUICK, Counts, Histogram
 from holdfast.metrics.names import FAMILIES, MOST_QUEUES, MOST_SETS, OTHER

@@ -198,7 +198,7 @@ async def test_a_folder_in_place_of_the_file_is_refused(path: Path) -> None:  # 
 AS_A_GUEST = """
 import asyncio, os
 from holdfast import Holdfast
-import holdfast.stores.sqlite, holdfast.stores.sqlite.callers  # what is imported later may be out of a guest's reach
+import holdfast.stores.sqlite, holdfast.stores.sqlite.external_connections  # what is imported later may be out of a guest's reach
 app = Holdfast("sqlite:///jobs.db")
 
 @app.task

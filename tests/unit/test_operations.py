@@ -14,10 +14,10 @@ from holdfast.domain.job import JobSpec, Lane, NewJob, Settlement
 from holdfast.domain.moves import Kind
 from holdfast.domain.operation import Doing, Operation, Progress
 from holdfast.domain.verdict import Bury, Failure
-from holdfast.duties.operations import SPAN, Operations, forget
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Moved, Transaction
 from holdfast.errors import StoreUnavailable, UnknownOperation
+from holdfast.maintenance.operations import SPAN, Operations, forget
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 

@@ -15,10 +15,10 @@ import yaml  # type: ignore[import-untyped]
 from typer.main import get_command
 
 from holdfast import Holdfast
-from holdfast.cli.dispatch import _find
-from holdfast.http import api
-from holdfast.http.building import table
+from holdfast.cli.loading import _find
 from holdfast.metrics.names import FAMILIES
+from holdfast.server import api
+from holdfast.server.assembly import table
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = json.loads((ROOT / "ops/grafana/holdfast.json").read_text(encoding="utf-8"))

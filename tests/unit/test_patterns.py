@@ -23,10 +23,10 @@ from holdfast.domain.schedule import Cron
 from holdfast.domain.windows import _read_time as read_time
 from holdfast.engine.attempt_log import AttemptLog
 from holdfast.engine.tracebacks import traced
-from holdfast.http import strictjson
-from holdfast.http.guard import is_host, is_origin
-from holdfast.http.idempotency import _read as read_name
 from holdfast.logs import as_text
+from holdfast.server import strict_json
+from holdfast.server.headers import is_host, is_origin
+from holdfast.server.idempotency import _read as read_name
 from systems.converter.mapping.metadata import split_names
 from systems.provider.extraction import extract
 from systems.provider.rubric import grade
@@ -117,7 +117,7 @@ _INVOICE: dict[str, Any] = {
 
 def _json(text: str) -> object:
     """A body of so many brackets that its strings are looked at before it is read."""
-    return strictjson.read(b"[" * (strictjson.MOST + 1) + text.encode())
+    return strict_json.read(b"[" * (strict_json.MOST + 1) + text.encode())
 
 
 def _failed(text: str) -> object:

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.engine.policies.lines import line_of, lines_of
+from holdfast.engine.policies.line_numbers import line_of, lines_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

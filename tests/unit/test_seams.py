@@ -22,7 +22,7 @@ FREE = {
     "wiring.py": "the seam: it makes the clock, chance, ids and threads that everything else is given",
     "portal.py": "a loop in a thread, for callers without one",
     "logs.py": "stamps log lines as they are written",
-    "client/surroundings.py": "the client's own seam: it lives in programs that have no wiring",
+    "client/environment.py": "the client's own seam: it lives in programs that have no wiring",
     "cli/": "front door: progress bars and supervisors live in real time",
     "testing/": "test kit: its clock is the manual one",
 }
@@ -64,7 +64,7 @@ ALLOWED = {
     ("stores/sqlite/writer.py", "queue.SimpleQueue"): "wakes the writer's thread from any thread",
     ("stores/sqlite/writer.py", "threading.Event"): "a sync caller waits for the commit that holds its write",
     (
-        "worker/heart.py",
+        "worker/heartbeat.py",
         "threading.Event",
     ): "the heart beats in a thread so that a busy loop cannot starve it",
     (
@@ -81,7 +81,7 @@ ALLOWED = {
         "call_later",
     ): "uvicorn makes the connection's object itself, and a client that drips does so in real seconds",
     (
-        "stores/sqlite/bell.py",
+        "stores/sqlite/notifier.py",
         "call_later",
     ): "the look for other processes' work: their work arrives in real seconds",
     (

@@ -11,7 +11,7 @@ from holdfast.domain.job import JobId, JobSpec, Lane, NewJob, Settlement
 from holdfast.domain.verdict import Complete
 from holdfast.testing import ManualClock
 from holdfast.wiring import SystemIds
-from holdfast.worker.serving import MANY, SERVE_FOR, Serving
+from holdfast.worker.served_lanes import MANY, SERVE_FOR, Serving
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Holdfast, UsageError
-from holdfast.worker.sizing import IDLE, Slots
+from holdfast.worker.slots import IDLE, Slots
 
 
 def run(slots: Slots, rounds: int, seconds: float, task: str = "t", start: float = 0.0) -> float:

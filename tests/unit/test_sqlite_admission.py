@@ -15,7 +15,7 @@ from holdfast.domain.job import Batch, Claimed, JobId, JobSpec, Lane, NewJob, Se
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Release
-from holdfast.engine.lanestore import Cap, Charge, Report
+from holdfast.engine.lane_store import Cap, Charge, Report
 from holdfast.stores.sqlite import SqliteStore, claims
 from holdfast.stores.sqlite import migrate as migrations
 from holdfast.stores.sqlite.connection import connect

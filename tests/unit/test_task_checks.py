@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from holdfast import Every, Forbidden, Holdfast, PayloadError, UsageError
-from holdfast.duties.scheduling import Scheduling
 from holdfast.engine.schedules import jobs_of
+from holdfast.maintenance.schedules import Scheduling
 
 pytestmark = pytest.mark.anyio
 
@@ -183,7 +183,7 @@ async def test_a_tick_that_it_refuses_does_not_hold_the_other_schedules(
         app.schedule(note, Every("1s"), name=owner, args={"text": "a"}, owner=owner)
     rules.refused = {"eve"}
     ticked = [datetime.now(UTC)]
-    monkeypatch.setattr("holdfast.duties.scheduling.due", lambda *_: ticked)
+    monkeypatch.setattr("holdfast.maintenance.schedules.due", lambda *_: ticked)
     async with app:
         await Scheduling(await app.engine(), app.schedules).run()
         assert [row.owner for row in (await app.jobs()).rows] == ["ann"]

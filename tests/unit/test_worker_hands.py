@@ -12,7 +12,7 @@ from holdfast.domain.job import Claimed, Lane, Session
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.wiring import SystemClock
-from holdfast.worker.admitting import Admitting
+from holdfast.worker.admission import Admitting
 from holdfast.worker.dependencies import Dependencies
 
 

@@ -21,7 +21,7 @@ def files() -> dict[str, str]:
     return {
         "docs/reference/openapi.json": json.dumps(told, indent=1, ensure_ascii=False) + "\n",
         "docs/reference/http-api.md": page.page(told),
-        "src/holdfast/client/shapes.py": python.shapes(told),
+        "src/holdfast/client/types.py": python.shapes(told),
         "src/holdfast/client/calls.py": python.calls(told),
         "clients/typescript/operations.js": typescript.script(told),
         "clients/typescript/operations.d.ts": typescript.types(told),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.http.catalogue import document
+from holdfast.server.routes import document
 
 Schema = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.http.problems import CODES
+from holdfast.server.problems import CODES
 from tools.openapi.document import Operation, Parameter, Schema, name_of, operations, schemas
 
 #: What all may answer, told once above the tables.

@@ -1,4 +1,4 @@
-"""Writes the generated part of the Python client: `shapes.py` (answers and what is asked) and `calls.py` (one function each)."""
+"""Writes the generated part of the Python client: `types.py` (answers and what is asked) and `calls.py` (one function each)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from holdfast.client.call import Call, StreamCall, part
-from holdfast.client.shapes import {", ".join(used)}
+from holdfast.client.types import {", ".join(used)}
 '''
     return formatted(f"{head}\n\n{body}\n")
 

@@ -41,10 +41,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. What goes wrong becomes one line and a code (`holdfast.cli.exits`)."""
+    """Run one command; its exit code. What goes wrong becomes one line and a code (`holdfast.cli.exit_codes`)."""
     args = list(sys.argv[1:] if argv is None else argv)
     if "_HOLDFAST_COMPLETE" in os.environ or args[:1] in (["--install-completion"], ["--show-completion"]):
-        from holdfast.cli.dispatch import complete
+        from holdfast.cli.loading import complete
 
         return complete(args)
     if not args or args[0] in ("--help", "-h", "help"):
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if argv is None:
         collector.come_seldom()
-    from holdfast.cli.dispatch import call
+    from holdfast.cli.loading import call
 
     return call(args[0], args[1:])
 

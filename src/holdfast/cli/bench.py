@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.bars import progress_bar
 from holdfast.cli.options import PLAIN, JsonOption, UrlOption
+from holdfast.cli.progress import progress_bar
 from holdfast.cli.views import print_json
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported

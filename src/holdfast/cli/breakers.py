@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.holding import ByOption, ForOption, ReasonOption
-from holdfast.cli.opening import ask
+from holdfast.cli.apps import ask
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, me
+from holdfast.cli.pauses import ByOption, ForOption, ReasonOption
 from holdfast.cli.views import print_json, say
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.domain.breaker import Breaker
-    from holdfast.engine.lanestore import Outlook
+    from holdfast.engine.lane_store import Outlook
 
 breakers = typer.Typer(
     help="The dependencies as all workers see them; open or close a breaker by hand.",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.exits import OK, PROBLEMS
-from holdfast.cli.opening import ask
+from holdfast.cli.apps import ask
+from holdfast.cli.exit_codes import OK, PROBLEMS
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, me
 from holdfast.cli.views import print_json, say
 

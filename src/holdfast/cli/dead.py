@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.bars import progress_bar
-from holdfast.cli.exits import NotFound
+from holdfast.cli.apps import ask
+from holdfast.cli.exit_codes import NotFound
 from holdfast.cli.filters import Where, filtered
-from holdfast.cli.opening import ask
 from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption, me
+from holdfast.cli.progress import progress_bar
 from holdfast.cli.views import print_json, view
 from holdfast.errors import UsageError
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.cli.exits import OK, PROBLEMS
-from holdfast.cli.opening import ask
+from holdfast.cli.apps import ask
+from holdfast.cli.exit_codes import OK, PROBLEMS
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
 from holdfast.cli.views import print_json
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
     from holdfast.domain.job import Expired, Lane, StuckJob, WorkerRow
     from holdfast.domain.lanes import Held
-    from holdfast.engine.lanestore import Outlook
+    from holdfast.engine.lane_store import Outlook
 
 doctor = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 

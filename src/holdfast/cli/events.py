@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.opening import ask
+from holdfast.cli.apps import ask
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
 from holdfast.cli.views import encode, view
 

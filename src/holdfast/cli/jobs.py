@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.apps import ask
 from holdfast.cli.filters import Where, filtered
-from holdfast.cli.opening import ask
 from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption, me
 from holdfast.cli.stuck import stuck, take_back
 from holdfast.cli.views import attempt_view, job_view, print_json, say, view

@@ -6,9 +6,9 @@ from shlex import quote
 
 import typer
 
-from holdfast.cli.holding import held_by, held_view
-from holdfast.cli.opening import ask
+from holdfast.cli.apps import ask
 from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption
+from holdfast.cli.pauses import held_by, held_view
 from holdfast.cli.views import print_json, view
 
 lanes = typer.Typer(**(PLAIN | {"no_args_is_help": False}))

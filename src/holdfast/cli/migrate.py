@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.opening import chosen_app
+from holdfast.cli.apps import chosen_app
 from holdfast.cli.options import PLAIN, JsonOption, UrlOption
 from holdfast.cli.views import print_json
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.exits import OK
-from holdfast.cli.opening import ask, load_app, patiently
+from holdfast.cli.apps import ask, load_app, patiently
+from holdfast.cli.exit_codes import OK
 from holdfast.cli.options import PLAIN, AppArgument, AppOption, JsonOption, LimitOption, UrlOption
 from holdfast.cli.views import print_json, say
 from holdfast.errors import UsageError

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.holding import ByOption, ForOption, ReasonOption, held_by, held_view
-from holdfast.cli.holding import pause as pause_scope
-from holdfast.cli.holding import resume as resume_scope
-from holdfast.cli.opening import ask
+from holdfast.cli.apps import ask
 from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption
+from holdfast.cli.pauses import ByOption, ForOption, ReasonOption, held_by, held_view
+from holdfast.cli.pauses import pause as pause_scope
+from holdfast.cli.pauses import resume as resume_scope
 from holdfast.cli.views import print_json, view
 
 queues = typer.Typer(

@@ -6,8 +6,8 @@ import asyncio
 
 import typer
 
-from holdfast.cli.exits import OK
-from holdfast.cli.opening import load_app, patiently
+from holdfast.cli.apps import load_app, patiently
+from holdfast.cli.exit_codes import OK
 from holdfast.cli.options import PLAIN, AppArgument
 
 scheduler = typer.Typer(**PLAIN)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.holding import ByOption, ForOption, ReasonOption, held_by, held_view
-from holdfast.cli.holding import pause as pause_scope
-from holdfast.cli.holding import resume as resume_scope
-from holdfast.cli.opening import ask
+from holdfast.cli.apps import ask
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
+from holdfast.cli.pauses import ByOption, ForOption, ReasonOption, held_by, held_view
+from holdfast.cli.pauses import pause as pause_scope
+from holdfast.cli.pauses import resume as resume_scope
 from holdfast.cli.views import print_json, say
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.exits import OK
-from holdfast.cli.opening import load_app, patiently
+from holdfast.cli.apps import load_app, patiently
+from holdfast.cli.exit_codes import OK
 from holdfast.cli.options import PLAIN, AppArgument
 from holdfast.errors import UsageError
 
@@ -83,8 +83,8 @@ async def answering(
         yield
         return
     try:
-        from holdfast.http.access import is_loopback
-        from holdfast.http.serving import address_of, listen, served
+        from holdfast.server.access import is_loopback
+        from holdfast.server.run import address_of, listen, served
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("holdfast"):
             raise

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from holdfast.cli.bars import progress_bar
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, words
+from holdfast.cli.progress import progress_bar
 from holdfast.cli.views import print_json
 from holdfast.errors import UsageError
 
@@ -109,7 +109,7 @@ def play(
 
 def _recorded(app: str | None, url: str | None) -> list[Scenario]:
     """The last outages on record, oldest first."""
-    from holdfast.cli.opening import ask
+    from holdfast.cli.apps import ask
     from holdfast.simulate.recorded import outages
 
     found = outages(ask(app, url, _breaker_events))
@@ -140,7 +140,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def _chosen(what: str, names: list[str] | None, known: Mapping[str, T], default: Iterable[str]) -> list[T]:
-    from holdfast.domain.near import near
+    from holdfast.domain.suggest import near
 
     asked = words(names) or list(default)
     if "all" in asked:

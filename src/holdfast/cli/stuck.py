@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.apps import ask
 from holdfast.cli.filters import Where, filtered
-from holdfast.cli.opening import ask
 from holdfast.cli.options import AppOption, JsonOption, UrlOption, me
 from holdfast.cli.views import print_json
 from holdfast.errors import UsageError

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 
-from holdfast.cli.exits import OK, PROBLEMS, USAGE
+from holdfast.cli.exit_codes import OK, PROBLEMS, USAGE
 from holdfast.logs import Log
 from holdfast.signals import AFTER_GRACE, hang_up_ends_us, signal_when_parent_ends
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         WorkerRow,
     )
     from holdfast.domain.operation import Operation
-    from holdfast.engine.explaining import LaneRow, QueueRow
+    from holdfast.engine.explanations import LaneRow, QueueRow
 
     Row = (
         JobRow

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.opening import ask
+from holdfast.cli.apps import ask
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, me
 from holdfast.cli.views import print_json, say, view
 
@@ -175,7 +175,7 @@ def send_test(
 ) -> None:
     """Send it a message about nothing, and say what it answered. A worker must be running."""
     from holdfast.errors import HoldfastError
-    from holdfast.webhooks.choosing import QUEUE
+    from holdfast.webhooks.selection import QUEUE
 
     async def send(app: Holdfast) -> Any:
         await app.webhook(webhook_id)

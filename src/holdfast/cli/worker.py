@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from holdfast.cli.exits import OK
-from holdfast.cli.opening import load_app, patiently, wait_out
+from holdfast.cli.apps import load_app, patiently, wait_out
+from holdfast.cli.exit_codes import OK
 from holdfast.cli.options import PLAIN, AppArgument, words
 from holdfast.errors import UsageError
 
@@ -256,8 +256,8 @@ def _supervise(
     dispatch: str | None = None,
 ) -> int:
     from holdfast import logs
+    from holdfast.cli.reload import Watcher
     from holdfast.cli.supervisor import Supervisor
-    from holdfast.cli.watching import Watcher
 
     logs.configure()
     command = [sys.executable, "-m", "holdfast", "worker", app]

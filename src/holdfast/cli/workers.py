@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from holdfast.cli.opening import ask
+from holdfast.cli.apps import ask
 from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
 from holdfast.cli.views import print_json, view
 

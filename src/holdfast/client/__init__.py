@@ -4,14 +4,14 @@
         job = client.enqueue("convert", {"pdf": "a.pdf"}, owner="alice")
         print(client.result(job.id, timeout="1m"))
 
-`calls` has one function for each operation of the API, `shapes` what is asked and answered, `errors` what is raised.
+`calls` has one function for each operation of the API, `types` what is asked and answered, `errors` what is raised.
 """
 
-from holdfast.client import calls, errors, shapes
-from holdfast.client.asynchronous import AsyncClient
+from holdfast.client import calls, errors, types
+from holdfast.client.async_client import AsyncClient
 from holdfast.client.core import Answer
-from holdfast.client.eventstream import StreamEvent
-from holdfast.client.repeating import Patience
-from holdfast.client.sync import Client
+from holdfast.client.event_stream import StreamEvent
+from holdfast.client.retries import Patience
+from holdfast.client.sync_client import Client
 
-__all__ = ["Answer", "AsyncClient", "Client", "Patience", "StreamEvent", "calls", "errors", "shapes"]
+__all__ = ["Answer", "AsyncClient", "Client", "Patience", "StreamEvent", "calls", "errors", "types"]

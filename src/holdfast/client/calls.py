@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from holdfast.client.call import Call, StreamCall, part
-from holdfast.client.shapes import (
+from holdfast.client.types import (
     Attempts,
     Breakers,
     BreakerView,

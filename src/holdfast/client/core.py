@@ -12,11 +12,11 @@ import msgspec
 
 from holdfast.client import calls
 from holdfast.client.call import IDEMPOTENCY_KEY, JSON, Call, Request, StreamCall
+from holdfast.client.environment import RealWorld, Surroundings
 from holdfast.client.errors import BadAnswer, ClientError, Unreachable, problem_of
-from holdfast.client.eventstream import MEDIA_TYPE, Reader
-from holdfast.client.repeating import Patience, pause_seconds
-from holdfast.client.shapes import Counted, JobView, OperationView
-from holdfast.client.surroundings import RealWorld, Surroundings
+from holdfast.client.event_stream import MEDIA_TYPE, Reader
+from holdfast.client.retries import Patience, pause_seconds
+from holdfast.client.types import Counted, JobView, OperationView
 from holdfast.domain.duration import Duration, duration
 from holdfast.errors import UsageError
 

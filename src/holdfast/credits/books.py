@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Protocol
 
 from holdfast.domain.credit import Account, CreditQuota, Entry, Grant, Hold, Sold, Standing
-from holdfast.domain.creditpage import Page, Wallet
 from holdfast.domain.job import JobId
+from holdfast.domain.posting import Page, Wallet
 
 
 class Books(Protocol):

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.credits.books import Books
 from holdfast.domain.credit import Hold, Standing, standing_of
-from holdfast.domain.creditpage import Page, Sale
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
+from holdfast.domain.posting import Page, Sale
 from holdfast.engine.ports import Moved
 from holdfast.errors import UsageError
 

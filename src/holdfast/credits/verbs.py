@@ -17,10 +17,10 @@ from holdfast.domain.credit import (
     Grant,
     account_name,
 )
-from holdfast.domain.creditpage import Page
 from holdfast.domain.duration import Duration, duration
-from holdfast.domain.knobs import whole
 from holdfast.domain.moves import Kind
+from holdfast.domain.posting import Page
+from holdfast.domain.validation import whole
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Hook, Moved, Store, Transaction
 from holdfast.engine.tasks import Task

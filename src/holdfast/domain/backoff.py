@@ -16,7 +16,7 @@ from math import inf
 from typing import Literal
 
 from holdfast.domain.duration import Duration, duration
-from holdfast.domain.knobs import any_span
+from holdfast.domain.validation import any_span
 from holdfast.errors import UsageError
 
 Curve = Callable[[int], timedelta]

@@ -24,9 +24,9 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from holdfast.domain.duration import Duration
-from holdfast.domain.knobs import share, span, whole
 from holdfast.domain.outcome import Outcome
 from holdfast.domain.policy import LONGEST_RETRY_AFTER
+from holdfast.domain.validation import share, span, whole
 from holdfast.errors import UsageError
 
 Mode = Literal["hold", "fail_fast"]

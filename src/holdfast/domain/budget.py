@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from holdfast.domain.codes import ErrorClass
 from holdfast.domain.duration import Duration
-from holdfast.domain.knobs import number, span, whole
+from holdfast.domain.validation import number, span, whole
 from holdfast.errors import UsageError
 
 #: How much a refusal lengthens the next put-off, and a retry that was let through shortens it.

@@ -15,9 +15,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from holdfast.domain.job import JobId
-from holdfast.domain.knobs import whole
 from holdfast.domain.moves import State
 from holdfast.domain.periods import PERIODS, period_begins, period_ends
+from holdfast.domain.validation import whole
 from holdfast.errors import QuotaExceeded, UsageError
 
 AVAILABLE, RESERVED, SPENT, EXPIRED = "available", "reserved", "spent", "expired"

@@ -1,6 +1,6 @@
 """Why a job is not running, and when it is expected to: one sentence for people, a code and facts for programs (E28).
 
-What keeps a job are its waits (`holdfast.domain.waits`). What ends last decides the sentence: a wait that only somebody can
+What keeps a job are its waits (`holdfast.domain.wait_reasons`). What ends last decides the sentence: a wait that only somebody can
 end (a pause without an end, no worker) before one that ends at a moment, and that before one that passes by itself,
 nobody knows when (its turn, a free slot). All of them are in the facts.
 """
@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.domain.moves import State
-from holdfast.domain.waits import Facts, Reason, Wait, waits_of, weight
+from holdfast.domain.wait_reasons import Facts, Reason, Wait, waits_of, weight
 from holdfast.domain.wording import aside, moment_of, one_line, sentence, when
 
 

@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.domain.breaker import BreakerState
-from holdfast.domain.census import OF_LATE, Census
 from holdfast.domain.duration import duration, spell
 from holdfast.domain.lanes import Cause, Held, ScopeKind, holding
 from holdfast.domain.outbox import Lag
+from holdfast.domain.stats import OF_LATE, Census
 from holdfast.errors import UsageError
 
 

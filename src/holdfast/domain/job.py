@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, NewType
 
 from holdfast.domain.moves import State
-from holdfast.domain.proviso import Version
+from holdfast.domain.precondition import Version
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.errors import UsageError
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from holdfast.domain.job import Lane
-from holdfast.domain.near import near
+from holdfast.domain.suggest import near
 from holdfast.errors import UsageError
 
 

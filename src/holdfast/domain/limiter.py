@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, log, sqrt
 
-from holdfast.domain.knobs import number, share, whole
 from holdfast.domain.outcome import Outcome
+from holdfast.domain.validation import number, share, whole
 from holdfast.errors import UsageError
 
 #: A round is at least this long, and has at least this share of the limit in calls that ended.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from holdfast.domain.duration import duration, spell
-from holdfast.domain.knobs import number, whole
+from holdfast.domain.validation import number, whole
 from holdfast.errors import UsageError
 
 _UNITS = {

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from holdfast.domain.duration import Duration
-from holdfast.domain.knobs import span, typed, whole
+from holdfast.domain.validation import span, typed, whole
 from holdfast.errors import UsageError
 
 #: A relay takes this many messages at a time.

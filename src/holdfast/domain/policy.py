@@ -10,7 +10,7 @@ from holdfast.domain import backoff as curves
 from holdfast.domain.backoff import Backoff, Curve, JitterSpec
 from holdfast.domain.codes import ErrorClass
 from holdfast.domain.duration import Duration
-from holdfast.domain.knobs import a_function, any_span, by_name, optional_span, several, span, typed
+from holdfast.domain.validation import a_function, any_span, by_name, optional_span, several, span, typed
 from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
 from holdfast.domain.windows import Windows
 from holdfast.errors import UsageError

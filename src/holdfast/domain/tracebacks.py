@@ -31,7 +31,7 @@ OURS = frozenset(
     {
         "holdfast.worker.attempts",
         "holdfast.worker.processes",
-        "holdfast.cli.opening",
+        "holdfast.cli.apps",
         "concurrent.futures.thread",
         "importlib",
         "importlib._bootstrap",

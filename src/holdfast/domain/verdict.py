@@ -66,7 +66,7 @@ class Bury:
 @dataclass(frozen=True, slots=True)
 class Release:
     """Give the attempt back: it does not count. *why* is what the event says, *reason* what programs call it, if anything
-    (`holdfast.domain.waits.Reason`)."""
+    (`holdfast.domain.wait_reasons.Reason`)."""
 
     delay: timedelta = timedelta()
     why: str = "shutdown"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from holdfast.domain.duration import Duration, duration
-from holdfast.domain.knobs import several
+from holdfast.domain.validation import several
 from holdfast.domain.zones import first_showing, last_showing, zone_named
 from holdfast.errors import UsageError
 

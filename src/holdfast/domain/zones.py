@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
-from holdfast.domain.near import near
+from holdfast.domain.suggest import near
 from holdfast.errors import UsageError
 
 

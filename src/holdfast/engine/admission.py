@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from holdfast.domain.concurrency_keys import own_key
 from holdfast.domain.gates import Gate
 from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.job import Claimed, Lane
-from holdfast.domain.keys import own_key
 from holdfast.domain.limits import Limit, Limits
-from holdfast.engine.lanestore import Cap, Charge
+from holdfast.engine.lane_store import Cap, Charge
 from holdfast.engine.policies.values import Policies
 
 #: Asks a service how it is, without the risk of a real call.

@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, cast
 
 from holdfast.domain.job import Attempt, Claimed, JobId, JobRow, Lane, Lease
-from holdfast.domain.knobs import a_function, whole, word
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import State
+from holdfast.domain.validation import a_function, whole, word
 from holdfast.domain.verdict import Complete
-from holdfast.engine.artefacts import Keeper
+from holdfast.engine.artifacts import Keeper
 from holdfast.engine.attempt_log import AttemptLog
 from holdfast.engine.payload import decode_any
 from holdfast.engine.ports import Clock, Store

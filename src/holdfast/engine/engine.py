@@ -30,29 +30,29 @@ from holdfast.domain.job import (
     WorkerRow,
     named,
 )
-from holdfast.domain.knobs import optional_span, whole
 from holdfast.domain.moves import FINISHED, State
 from holdfast.domain.operation import Batch, Doing, Operation
 from holdfast.domain.outbox import NewMessage
 from holdfast.domain.policy import judge_failure
+from holdfast.domain.validation import optional_span, whole
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.admission import Admission
-from holdfast.engine.artefacts import Keeper
-from holdfast.engine.broker import Broker
-from holdfast.engine.calling import Calls
+from holdfast.engine.api_store import Repeated, Request
+from holdfast.engine.artifacts import Keeper
 from holdfast.engine.coalesce import Coalescer
 from holdfast.engine.context import Awaited
-from holdfast.engine.doorstore import Repeated, Request
-from holdfast.engine.explaining import Explaining
-from holdfast.engine.observing import Observers
-from holdfast.engine.outside import Outside
+from holdfast.engine.control import Steering
+from holdfast.engine.dispatcher import Broker
+from holdfast.engine.explanations import Explaining
+from holdfast.engine.external import Outside
+from holdfast.engine.manual import People
+from holdfast.engine.observers import Observers
+from holdfast.engine.outbound_calls import Calls
 from holdfast.engine.payload import decode_any
-from holdfast.engine.people import People
 from holdfast.engine.ports import Artefacts, Clock, EnqueuesInTransaction, Ids, Page, Rng, Store
-from holdfast.engine.presentable import presentable
 from holdfast.engine.publishing import Publishing
+from holdfast.engine.redacted_failure import presentable
 from holdfast.engine.settings import Settings
-from holdfast.engine.steering import Steering
 from holdfast.engine.tasks import Task
 from holdfast.engine.tracebacks import traced
 from holdfast.errors import HoldfastError, ResultExpired, UsageError
@@ -64,7 +64,7 @@ LOOKS = 20
 
 
 class Caller(Protocol):
-    """What guards calls outside of a worker, as far as the engine knows it (`holdfast.worker.caller`)."""
+    """What guards calls outside of a worker, as far as the engine knows it (`holdfast.worker.guarded_calls`)."""
 
     async def close(self) -> None: ...
 

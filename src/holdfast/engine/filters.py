@@ -9,9 +9,9 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.domain.job import DeadLetterFilter, JobFilter
-from holdfast.domain.knobs import by_name
 from holdfast.domain.moves import State
-from holdfast.domain.near import near
+from holdfast.domain.suggest import near
+from holdfast.domain.validation import by_name
 from holdfast.errors import UsageError
 
 Moment = datetime | str

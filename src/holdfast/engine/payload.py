@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.engine.annotations import decode_foreign, encode_foreign, resolve
-from holdfast.engine.valuetypes import ValueType
+from holdfast.engine.value_types import ValueType
 from holdfast.errors import PayloadError, UsageError
 
 #: How many calls are put into words at a time.

@@ -17,7 +17,7 @@ from holdfast.domain.backoff import Curve, exponential
 from holdfast.domain.classify import Rule
 from holdfast.domain.duration import duration
 from holdfast.domain.gates import Admit, Gate, GateAnswer, Hold, Reject
-from holdfast.domain.near import near
+from holdfast.domain.suggest import near
 from holdfast.errors import Fatal, Retryable, UsageError
 from holdfast.logs import Log
 

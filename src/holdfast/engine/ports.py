@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from holdfast.domain.census import Census
 from holdfast.domain.duration import Duration, optional
 from holdfast.domain.job import (
     Artefact,
@@ -38,13 +37,14 @@ from holdfast.domain.job import (
     WorkerRow,
 )
 from holdfast.domain.moves import Kind
-from holdfast.domain.proviso import ANYHOW, Proviso
-from holdfast.domain.standing import Standing
+from holdfast.domain.precondition import ANYHOW, Proviso
+from holdfast.domain.queue_position import Standing
+from holdfast.domain.stats import Census
 from holdfast.domain.verdict import Complete, Failure, Verdict
+from holdfast.engine.api_store import DoorStore
 from holdfast.engine.dispatch import DispatchStore
-from holdfast.engine.doorstore import DoorStore
-from holdfast.engine.lanestore import Cap, LaneStore
-from holdfast.engine.outboxstore import OutboxStore
+from holdfast.engine.lane_store import Cap, LaneStore
+from holdfast.engine.outbox_store import OutboxStore
 
 T = TypeVar("T")
 

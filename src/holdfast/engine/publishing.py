@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.domain.knobs import whole
 from holdfast.domain.outbox import KEEP_PUBLISHED, Lag, Message, NewMessage, Standing
+from holdfast.domain.validation import whole
 from holdfast.engine.coalesce import Coalescer
-from holdfast.engine.outboxstore import PublishesInTransactions
+from holdfast.engine.outbox_store import PublishesInTransactions
 from holdfast.engine.payload import encode
 from holdfast.engine.ports import Ids, Store
 from holdfast.errors import Conflict, UnknownMessage, UsageError

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from holdfast.engine.annotations import resolve
 from holdfast.engine.payload import decode_any, encode
-from holdfast.engine.valuetypes import ValueType
+from holdfast.engine.value_types import ValueType
 from holdfast.errors import PayloadError
 
 #: What JSON keeps as it is.

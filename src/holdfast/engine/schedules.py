@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.domain.job import NewJob
-from holdfast.domain.knobs import by_name, word
 from holdfast.domain.schedule import Missed, Schedule, When, tick_id
+from holdfast.domain.validation import by_name, word
 from holdfast.engine.tasks import Task
 
 #: The tag of every job that a schedule made, before its name.

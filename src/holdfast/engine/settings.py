@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.domain.addresses import networks
 from holdfast.domain.duration import duration
-from holdfast.domain.near import near
+from holdfast.domain.suggest import near
 from holdfast.domain.urls import scheme_of
 from holdfast.errors import UsageError
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from holdfast.domain.duration import spell
 from holdfast.domain.job import JobFilter, StuckJob
-from holdfast.domain.knobs import several, whole
+from holdfast.domain.validation import several, whole
 from holdfast.engine.engine import Engine
-from holdfast.engine.recovering import BATCH
+from holdfast.engine.recovery import BATCH
 from holdfast.errors import UnknownTask
 
 

@@ -11,15 +11,15 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.domain.classify import Rule
+from holdfast.domain.concurrency_keys import owner_key
 from holdfast.domain.duration import Duration
-from holdfast.domain.errand import AGAIN_AFTER, Encode
+from holdfast.domain.external_task import AGAIN_AFTER, Encode
 from holdfast.domain.fairness import LEVELS
 from holdfast.domain.job import Batch, Enqueued, JobId, JobRow, JobSpec, Lane, NewJob
-from holdfast.domain.keys import owner_key
-from holdfast.domain.knobs import moment, optional_span, whole, word
 from holdfast.domain.limits import Limits
-from holdfast.domain.near import near
 from holdfast.domain.policy import Retry
+from holdfast.domain.suggest import near
+from holdfast.domain.validation import moment, optional_span, whole, word
 from holdfast.engine import dedupe
 from holdfast.engine.payload import Signature, UnreadablePayload, encode
 from holdfast.engine.ports import Retention

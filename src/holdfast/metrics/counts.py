@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from holdfast.domain.codes import ErrorClass
+from holdfast.domain.external import Done, Failed, Outcome, PutBack
 from holdfast.domain.job import AllNew, Batch, Claimed, Enqueued, Expired, JobRow, Lane, NewJob, Settlement
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import Kind
-from holdfast.domain.outside import Done, Failed, Outcome, PutBack
 from holdfast.domain.verdict import Bury, Complete, Failure, RetryAfter, Verdict
-from holdfast.engine.observing import End
+from holdfast.engine.observers import End
 from holdfast.engine.ports import Answer, Reclaim
 from holdfast.metrics.names import LAST_ATTEMPT, MOST_QUEUES, MOST_SETS, OTHER
 
@@ -63,7 +63,7 @@ class Series:
 
 
 class Counts:
-    """Implements `holdfast.engine.observing.Observer`. Enqueues come from any thread, all else from the worker's loop."""
+    """Implements `holdfast.engine.observers.Observer`. Enqueues come from any thread, all else from the worker's loop."""
 
     def __init__(self, own_queue: Callable[[str], str | None] = lambda task: None) -> None:
         """*own_queue* returns the queue that a task declares: it has labels of its own however many others callers name."""

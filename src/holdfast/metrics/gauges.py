@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.domain.breaker import BreakerState
-from holdfast.domain.census import Census
 from holdfast.domain.outbox import Lag
+from holdfast.domain.stats import Census
 from holdfast.engine.engine import Engine
-from holdfast.engine.lanestore import Outlook
+from holdfast.engine.health_inputs import MOST
+from holdfast.engine.lane_store import Outlook
 from holdfast.engine.ports import Clock
-from holdfast.engine.vitals import MOST
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.metrics.names import MOST_SETS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.domain.breaker import BreakerState
 from holdfast.domain.outbox import Lag
 from holdfast.engine.engine import Engine
-from holdfast.engine.observing import Observers
+from holdfast.engine.observers import Observers
 from holdfast.engine.ports import Clock
 from holdfast.errors import UsageError
 from holdfast.metrics.counts import Counts, Histogram

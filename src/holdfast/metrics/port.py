@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.vitals import not_ready
+from holdfast.engine.health_inputs import not_ready
 from holdfast.errors import UsageError
 from holdfast.logs import Log
 from holdfast.metrics.metrics import Metrics

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from holdfast.domain.outbox import Delivered, Delivery, Taken, TopicPolicy, Undelivered, deadline_of
-from holdfast.engine.outboxstore import PutOff
+from holdfast.engine.outbox_store import PutOff
 from holdfast.engine.ports import Rng
 
 BEHIND = "waits behind one of its key"

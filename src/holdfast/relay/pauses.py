@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.domain.lanes import Scope, ScopeKind
-from holdfast.engine.lanestore import LaneStore
+from holdfast.engine.lane_store import LaneStore
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreError
 from holdfast.logs import Log

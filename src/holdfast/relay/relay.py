@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from holdfast.domain.outbox import Lag
-from holdfast.engine.outboxstore import OutboxStore
+from holdfast.engine.outbox_store import OutboxStore
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreError
 from holdfast.logs import Log

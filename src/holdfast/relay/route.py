@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.domain.outbox import TAKEN_FOR, Delivery, Message, Taken, TopicPolicy, Undelivered
-from holdfast.engine.outboxstore import OutboxStore
+from holdfast.engine.outbox_store import OutboxStore
 from holdfast.engine.ports import Clock, Rng
 from holdfast.engine.transport import Transport
 from holdfast.errors import StoreError

@@ -9,8 +9,8 @@ from holdfast.domain.breaker import BreakerPolicy
 from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.limiter import LimiterPolicy
-from holdfast.domain.near import near
 from holdfast.domain.policy import Retry
+from holdfast.domain.suggest import near
 from holdfast.engine.policies.reading import load
 from holdfast.engine.policies.values import policy_of
 from holdfast.engine.tasks import Policy

@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.domain.credit import CreditQuota, Hold, Standing
-from holdfast.domain.creditpage import Page, Wallet
 from holdfast.domain.job import JobId
-from holdfast.stores.creditlooks import GRANT, HOLD, CreditLooks, quota_of, uses_of
-from holdfast.stores.shapes import to_json
+from holdfast.domain.posting import Page, Wallet
+from holdfast.stores.credit_queries import GRANT, HOLD, CreditLooks, quota_of, uses_of
+from holdfast.stores.encoding import to_json
 
 #: Table → its columns and their types, as they are written.
 COLUMNS = {

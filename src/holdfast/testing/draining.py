@@ -15,13 +15,13 @@ from typing import Any, cast
 
 from holdfast.app import Holdfast
 from holdfast.domain.job import Claimed, JobFilter, Lane, Lease, Session, Settlement
+from holdfast.domain.judgements import outcome_of
 from holdfast.domain.moves import State
-from holdfast.domain.rules import outcome_of
 from holdfast.domain.verdict import Complete
 from holdfast.engine.context import Job
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Answer, Store, Threads
-from holdfast.engine.recovering import BATCH
+from holdfast.engine.recovery import BATCH
 from holdfast.errors import UsageError
 from holdfast.testing.clock import ManualClock
 from holdfast.wiring import thread_pool

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.domain.near import near
+from holdfast.domain.suggest import near
 from holdfast.domain.urls import parts_of, scheme_of
 from holdfast.engine import plugins
 from holdfast.errors import UsageError

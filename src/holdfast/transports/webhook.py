@@ -20,7 +20,7 @@ from urllib.parse import quote
 from holdfast.domain.classify import parse_retry_after
 from holdfast.domain.outbox import Delivered, Delivery, Message, Undelivered
 from holdfast.domain.urls import shown
-from holdfast.engine.calling import Calls
+from holdfast.engine.outbound_calls import Calls
 from holdfast.engine.ports import Clock
 from holdfast.errors import TargetNotAllowed
 from holdfast.transports.headers import as_lines

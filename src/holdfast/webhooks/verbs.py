@@ -10,18 +10,18 @@ from hashlib import blake2b
 
 from holdfast.domain.cloudevent import of_test
 from holdfast.domain.job import JobId
-from holdfast.domain.knobs import word
 from holdfast.domain.operation import Operation
+from holdfast.domain.validation import word
 from holdfast.domain.webhook import Webhook
 from holdfast.engine.engine import Engine
 from holdfast.errors import Conflict, UnknownWebhook, UsageError
-from holdfast.webhooks.choosing import delivery_id, is_alone, read_events
-from holdfast.webhooks.delivering import delivery, find
-from holdfast.webhooks.dispatching import BOOKMARK
+from holdfast.webhooks.delivery import delivery, find
 from holdfast.webhooks.envelope import written
-from holdfast.webhooks.receiving import receive
-from holdfast.webhooks.replaying import begin_replay
+from holdfast.webhooks.fanout import BOOKMARK
+from holdfast.webhooks.inbound import receive
+from holdfast.webhooks.replay import begin_replay
 from holdfast.webhooks.secrets import current, known, make_seed, revealed
+from holdfast.webhooks.selection import delivery_id, is_alone, read_events
 
 #: Each event is weighed against every webhook, and sent to each that wants it.
 MOST_PER_OWNER, MOST = 20, 1000

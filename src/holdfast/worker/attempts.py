@@ -16,11 +16,11 @@ from holdfast.domain.duration import duration
 from holdfast.domain.guard import Call
 from holdfast.domain.job import Claimed
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
-from holdfast.domain.waits import Reason
+from holdfast.domain.wait_reasons import Reason
 from holdfast.engine.context import Job, run_as
 from holdfast.engine.engine import Engine
 from holdfast.engine.payload import UnreadablePayload, decode_any, encode, size
-from holdfast.engine.presentable import presentable
+from holdfast.engine.redacted_failure import presentable
 from holdfast.engine.tasks import Task
 from holdfast.engine.tracebacks import traced
 from holdfast.errors import DependencyHeld, LeaseLost, PayloadError, Snooze

@@ -12,14 +12,14 @@ from holdfast.domain.moves import State
 from holdfast.engine.engine import Engine
 from holdfast.errors import StoreError
 from holdfast.logs import Log
-from holdfast.worker.admitting import Admitted, Admitting
-from holdfast.worker.brokered import Source
-from holdfast.worker.serving import Serving
-from holdfast.worker.settler import Settler
-from holdfast.worker.sizing import Slots
-from holdfast.worker.tenure import Tenure
-from holdfast.worker.underway import UnderWay
-from holdfast.worker.watch import Watch
+from holdfast.worker.admission import Admitted, Admitting
+from holdfast.worker.dispatched import Source
+from holdfast.worker.lease_reconciler import Watch
+from holdfast.worker.running import UnderWay
+from holdfast.worker.served_lanes import Serving
+from holdfast.worker.session import Tenure
+from holdfast.worker.settlements import Settler
+from holdfast.worker.slots import Slots
 
 log = Log("holdfast.worker")
 

@@ -29,9 +29,9 @@ from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
 from holdfast.domain.moves import Kind
 from holdfast.domain.outcome import Outcome, outcome_of
 from holdfast.domain.verdict import Bury, Failure, Release, RetryAfter, Verdict
-from holdfast.domain.waits import Reason
+from holdfast.domain.wait_reasons import Reason
 from holdfast.engine.engine import Engine
-from holdfast.engine.lanestore import Outlook, Report
+from holdfast.engine.lane_store import Outlook, Report
 from holdfast.errors import DependencyHeld, StoreError
 from holdfast.logs import Log
 

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.tracebacks import Raised
 from holdfast.engine.attempt_log import AttemptLog
-from holdfast.engine.mainguard import importing
+from holdfast.engine.main_guard import importing
 from holdfast.engine.tracebacks import carry, raised_of
 from holdfast.errors import UsageError
 from holdfast.signals import signal_when_parent_ends
-from holdfast.worker.listening import heard
+from holdfast.worker.log_capture import heard
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

@@ -17,20 +17,20 @@ from holdfast.engine.ports import Threads
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.signals import AFTER_GRACE
-from holdfast.worker.admitting import Admitting
+from holdfast.worker.admission import Admitting
 from holdfast.worker.attempts import Executors, Middleware
-from holdfast.worker.brokered import Brokered
 from holdfast.worker.claiming import Claiming
+from holdfast.worker.deadlocks import Waiting
 from holdfast.worker.dependencies import BEAT_EVERY, Dependencies
-from holdfast.worker.listening import listening
+from holdfast.worker.dispatched import Brokered
+from holdfast.worker.lease_reconciler import Watch
+from holdfast.worker.log_capture import listening
 from holdfast.worker.processes import COLD_START, ProcessPool
-from holdfast.worker.serving import Serving
-from holdfast.worker.settler import Settler
-from holdfast.worker.sizing import Slots
-from holdfast.worker.tenure import Tenure
-from holdfast.worker.underway import UnderWay
-from holdfast.worker.waiting import Waiting
-from holdfast.worker.watch import Watch
+from holdfast.worker.running import UnderWay
+from holdfast.worker.served_lanes import Serving
+from holdfast.worker.session import Tenure
+from holdfast.worker.settlements import Settler
+from holdfast.worker.slots import Slots
 
 log = Log("holdfast.worker")
 

@@ -30,8 +30,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
-from holdfast.http import api, rate_limit
 from holdfast.logs import Log
+from holdfast.server import api, rate_limit
 from systems.converter.codes import Code
 from systems.converter.tasks import Converter
 from systems.converter.web.actions import Actions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from holdfast import Holdfast, JobRow
-from holdfast.http import is_local
+from holdfast.server import is_local
 from systems.common.asking import key_of
 from systems.grading.web.problems import Refused, no_such_submission
 

@@ -22,7 +22,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from holdfast import JobRow
-from holdfast.http import api
+from holdfast.server import api
 from systems.grading import dlq
 from systems.grading.progress import progress_of
 from systems.grading.submitting import send_again, submit

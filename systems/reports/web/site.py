@@ -24,8 +24,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 
 from holdfast import Conflict, Forbidden, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
-from holdfast.http import api
 from holdfast.logs import Log
+from holdfast.server import api
 from systems.common.front import front_page
 from systems.reports.codes import CODES, Code
 from systems.reports.content import check_name

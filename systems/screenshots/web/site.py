@@ -29,7 +29,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from holdfast import HoldfastError, JobRow, State
-from holdfast.http import api
+from holdfast.server import api
 from systems.screenshots.analytics import analyse
 from systems.screenshots.failures import ShotFailed
 from systems.screenshots.guard import Rules

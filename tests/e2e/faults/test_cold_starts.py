@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.engine.tasks import Task
-from holdfast.stores.shapes import OVERRUN_MARGIN
+from holdfast.stores.encoding import OVERRUN_MARGIN
 from holdfast.worker import processes
 from holdfast.worker.processes import COLD_START, ChildEnded, NotReady, ProcessPool
 from tests.e2e.faults import slow_start

@@ -16,9 +16,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from holdfast.cli.exits import DATABASE
+from holdfast.cli.exit_codes import DATABASE
 from holdfast.errors import StoreError, StoreUnavailable
-from holdfast.http import api
+from holdfast.server import api
 from tests.e2e.faults.world import PATIENT, ROOT, Site, eventually
 from tests.services.processes import run_command
 

@@ -10,7 +10,7 @@ import pytest
 from holdfast.domain.job import Claimed, Session, Settlement
 from holdfast.domain.verdict import Complete
 from holdfast.engine.ports import Moved, Retention, Transaction
-from holdfast.engine.recovering import BATCH
+from holdfast.engine.recovery import BATCH
 from tests.e2e.faults.app import make_app
 from tests.e2e.faults.world import Site
 

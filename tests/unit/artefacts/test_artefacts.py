@@ -198,7 +198,7 @@ async def test_objects_stand_under_their_prefix(s3: S3) -> None:  # E42
 async def test_a_bucket_that_is_away_is_a_transient_failure(
     s3: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E13 E42
-    monkeypatch.setattr("holdfast.artefacts.s3._RETRIES", 1)
+    monkeypatch.setattr("holdfast.artifacts.s3._RETRIES", 1)
     artefacts = make_artefacts("s3://bucket")
     await artefacts.put(NAME, b"1")
     s3.stop()
@@ -238,6 +238,6 @@ def test_a_place_that_cannot_be_is_refused(place: str, words: str) -> None:  # E
 
 def test_without_the_driver_s3_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:  # E14
     monkeypatch.setitem(sys.modules, "obstore", None)
-    monkeypatch.delitem(sys.modules, "holdfast.artefacts.s3", raising=False)
+    monkeypatch.delitem(sys.modules, "holdfast.artifacts.s3", raising=False)
     with pytest.raises(UsageError, match=r"S3 needs the driver obstore; pip install 'holdfast\[s3\]'"):
         make_artefacts("s3://bucket")

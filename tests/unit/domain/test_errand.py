@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.celery import encode_task, for_celery
-from holdfast.domain.errand import (
+from holdfast.domain.external_task import (
     Errand,
     errand_id,
     plain_json,

@@ -17,8 +17,8 @@ from holdfast.domain.job import JobId, JobRow, Lane, WorkerRow
 from holdfast.domain.lanes import Cause, Held, Scope, ScopeKind
 from holdfast.domain.limits import Rate
 from holdfast.domain.moves import State
-from holdfast.domain.standing import MOST_AHEAD, LastMove, Place, Standing, Use
-from holdfast.domain.waits import Bound, Facts, Guarded, Reason
+from holdfast.domain.queue_position import MOST_AHEAD, LastMove, Place, Standing, Use
+from holdfast.domain.wait_reasons import Bound, Facts, Guarded, Reason
 from holdfast.domain.windows import Window, Windows
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from holdfast.domain.breaker import BreakerState
-from holdfast.domain.census import Census, Line
 from holdfast.domain.health import Check, Level, Thresholds, Vitals, judge_health
 from holdfast.domain.job import Lane
 from holdfast.domain.lanes import Cause, Held, Scope, ScopeKind
 from holdfast.domain.outbox import Lag
+from holdfast.domain.stats import Census, Line
 from holdfast.errors import UsageError
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.moves import State
-from holdfast.domain.proviso import ANYHOW, Proviso, Version
+from holdfast.domain.precondition import ANYHOW, Proviso, Version
 
 _NUMBERS = st.integers(0, 2**62)
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.domain.job import JobId, JobRow
+from holdfast.domain.judgements import broken_rules, outcome_of, retry_refusal
 from holdfast.domain.moves import State
-from holdfast.domain.rules import broken_rules, outcome_of, retry_refusal
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Conflict, Holdfast, UsageError
-from holdfast.appkeys import key_beside, keys_of
+from holdfast.app_secret import key_beside, keys_of
 from holdfast.domain.webhook import Seed, Webhook
 from holdfast.errors import StoreUnavailable
 from holdfast.webhooks.secrets import UnknownSecret, current, make_seed, revealed

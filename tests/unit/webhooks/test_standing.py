@@ -9,8 +9,8 @@ import pytest
 from holdfast.domain.cloudevent import GONE, Subject
 from holdfast.domain.job import Event, JobId
 from holdfast.domain.webhook import Webhook
-from holdfast.webhooks.choosing import TASK, delivery_id, is_ours, message_id, wants
-from holdfast.webhooks.delivering import DISABLE_AFTER, RETRY, Refused, meaning
+from holdfast.webhooks.delivery import DISABLE_AFTER, RETRY, Refused, meaning
+from holdfast.webhooks.selection import TASK, delivery_id, is_ours, message_id, wants
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 WEBHOOK = Webhook(id="wh_1", url="https://1.1.1.1/", events=(), owner=None, seeds=(), created_at=NOW)

@@ -13,13 +13,13 @@ from holdfast.domain.breaker import BreakerPolicy
 from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.fairness import LEVELS, WEIGHTS
 from holdfast.domain.guard import DependencyPolicy
-from holdfast.domain.knobs import number, whole
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.limits import Limit, OwnerPolicy, Quota
 from holdfast.domain.moves import Kind
-from holdfast.domain.near import near
+from holdfast.domain.suggest import near
+from holdfast.domain.validation import number, whole
 from holdfast.engine import plugins
-from holdfast.engine.policies.lines import lines_of
+from holdfast.engine.policies.line_numbers import lines_of
 from holdfast.engine.policies.sections import read_limit, read_section
 from holdfast.engine.policies.tables import Source, Table, words
 from holdfast.engine.policies.values import Policies

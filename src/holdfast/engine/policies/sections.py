@@ -9,9 +9,9 @@ from typing import Any
 from holdfast.domain.backoff import Curve, exponential, fixed, jitter_of, polynomial, table
 from holdfast.domain.credit import MOST
 from holdfast.domain.duration import duration, spell
-from holdfast.domain.knobs import number, whole
 from holdfast.domain.limits import Limit, Limits, Rate, whole_queue
 from holdfast.domain.policy import preset, retry_after_bound
+from holdfast.domain.validation import number, whole
 from holdfast.domain.windows import RAMP, Window, Windows
 from holdfast.engine import plugins
 from holdfast.engine.policies.tables import Table, words

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from holdfast.domain.near import near
-from holdfast.engine.policies.lines import Path, line_of
+from holdfast.domain.suggest import near
+from holdfast.engine.policies.line_numbers import Path, line_of
 from holdfast.errors import UsageError
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from holdfast.domain.fairness import WEIGHTS
 from holdfast.domain.gates import Gate
 from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.limits import Limits, OwnerPolicy, Quota
-from holdfast.domain.near import near
 from holdfast.domain.policy import Retry
-from holdfast.engine.policies.lines import Path
+from holdfast.domain.suggest import near
+from holdfast.engine.policies.line_numbers import Path
 from holdfast.engine.policies.tables import Source
 from holdfast.engine.tasks import Policy
 

@@ -20,8 +20,8 @@ from holdfast.domain.credit import (
     Sold,
     Standing,
 )
-from holdfast.domain.creditpage import Page, Wallet
 from holdfast.domain.job import JobId
+from holdfast.domain.posting import Page, Wallet
 from holdfast.stores.memory.tables import Tables
 
 

@@ -13,11 +13,11 @@ from holdfast.domain.job import Event, JobId, Lane, Lease, Session, SessionId
 from holdfast.domain.lanes import Cause, Dependency, Held, HoldIndex, Scope, ScopeKind
 from holdfast.domain.moves import Kind
 from holdfast.domain.periods import period_begins, period_ends
-from holdfast.domain.standing import Use
-from holdfast.engine.lanestore import REPORT_COUNTS_FOR, Cap, Charge, Outlook, Refusal, Report, Tick
+from holdfast.domain.queue_position import Use
+from holdfast.engine.lane_store import REPORT_COUNTS_FOR, Cap, Charge, Outlook, Refusal, Report, Tick
+from holdfast.stores.encoding import some
 from holdfast.stores.memory.intake import in_line
 from holdfast.stores.memory.tables import Tables
-from holdfast.stores.shapes import some
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class LaneTables:
 
 
 class Lanes:
-    """The part of the port that `holdfast.engine.lanestore` describes."""
+    """The part of the port that `holdfast.engine.lane_store` describes."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables

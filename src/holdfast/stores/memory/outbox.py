@@ -12,9 +12,9 @@ from typing import Any
 
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
-from holdfast.engine.outboxstore import PutOff, Replayed
+from holdfast.engine.outbox_store import PutOff, Replayed
 from holdfast.engine.ports import Clock
-from holdfast.stores.outboxshapes import discarded
+from holdfast.stores.outbox_encoding import discarded
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class _Kept:
 
 
 class Outbox(ABC):
-    """The part of the port that `holdfast.engine.outboxstore` describes."""
+    """The part of the port that `holdfast.engine.outbox_store` describes."""
 
     @abstractmethod
     def _tell(self, kind: Kind, **meta: Any) -> None:

@@ -23,22 +23,22 @@ from holdfast.domain.job import (
     Settlement,
 )
 from holdfast.domain.moves import Kind
-from holdfast.domain.proviso import ANYHOW, Proviso
-from holdfast.domain.standing import Standing
+from holdfast.domain.precondition import ANYHOW, Proviso
+from holdfast.domain.queue_position import Standing
 from holdfast.domain.verdict import Complete, Failure, Verdict
+from holdfast.engine.api_store import Repeated, Request
 from holdfast.engine.dispatch import Depth, Entry, Hint
-from holdfast.engine.doorstore import Repeated, Request
-from holdfast.engine.lanestore import Cap
+from holdfast.engine.lane_store import Cap
 from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Stuck, Transaction
 from holdfast.errors import LeaseLost, UsageError
-from holdfast.stores.doorshapes import first_answer
+from holdfast.stores.api_encoding import first_answer
 from holdfast.stores.hooks import run_to_end
-from holdfast.stores.memory import hints as handed
-from holdfast.stores.memory import intake, kept, noting, people, recovering, settling, standing
-from holdfast.stores.memory.doors import Doors
+from holdfast.stores.memory import artifacts, intake, manual, notes, outcomes, queue_position, recovery
+from holdfast.stores.memory import dispatch as handed
+from holdfast.stores.memory.api import Doors
 from holdfast.stores.memory.lanes import Lanes
-from holdfast.stores.memory.looking import Looking
 from holdfast.stores.memory.outbox import Outbox
+from holdfast.stores.memory.queries import Looking
 from holdfast.stores.memory.tables import OpenSession, Tables
 
 T = TypeVar("T")
@@ -213,12 +213,12 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         return handed.count_waiting(self._tables)
 
     async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
-        return self._write(lambda: settling.settle_unheld(self._tables, job_id, generation, verdict, by))
+        return self._write(lambda: outcomes.settle_unheld(self._tables, job_id, generation, verdict, by))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
         def settle() -> list[Answer]:
-            kept.keep_logs(self._tables, settlements)
-            return [settling.settle(self._tables, settlement) for settlement in settlements]
+            artifacts.keep_logs(self._tables, settlements)
+            return [outcomes.settle(self._tables, settlement) for settlement in settlements]
 
         return self._write(settle)
 
@@ -230,20 +230,20 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         return self._write(lambda: run_to_end(work(_NoSql(self._tables, self))))
 
     async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
-        self._write(lambda: settling.complete_in(self._tables, lease, end, duration))
+        self._write(lambda: outcomes.complete_in(self._tables, lease, end, duration))
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
-        self._write_fenced(lambda: settling.record_step(self._tables, lease, name, result))
+        self._write_fenced(lambda: outcomes.record_step(self._tables, lease, name, result))
 
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
-        self._write_fenced(lambda: settling.record_progress(self._tables, lease, percent, message))
+        self._write_fenced(lambda: outcomes.record_progress(self._tables, lease, percent, message))
 
     async def record_artefact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
-        self._write_fenced(lambda: kept.record_artefact(self._tables, lease, reference, name, size))
+        self._write_fenced(lambda: artifacts.record_artefact(self._tables, lease, reference, name, size))
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:
-        return recovering.expired(self._tables, limit)
+        return recovery.expired(self._tables, limit)
 
     async def stuck(
         self,
@@ -253,28 +253,28 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         owner: str | None = None,
         ids: Collection[str] | None = None,
     ) -> list[Expired]:
-        return recovering.stuck(self._tables, limits, limit, owner, ids)
+        return recovery.stuck(self._tables, limits, limit, owner, ids)
 
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
-        return self._write(lambda: recovering.reclaim(self._tables, reclaims, stuck))
+        return self._write(lambda: recovery.reclaim(self._tables, reclaims, stuck))
 
     async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
-        return self._write(lambda: recovering.time_out(self._tables, limit, skip))
+        return self._write(lambda: recovery.time_out(self._tables, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
-        return self._write(lambda: recovering.purge(self._tables, task, keep, limit, but))
+        return self._write(lambda: recovery.purge(self._tables, task, keep, limit, but))
 
     async def artefacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
     ) -> list[Artefact]:
-        return kept.artefacts_due(self._tables, task, keep, limit, but)
+        return artifacts.artefacts_due(self._tables, task, keep, limit, but)
 
     async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
-        kept.forget_artefacts(self._tables, artefacts)
+        artifacts.forget_artefacts(self._tables, artefacts)
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
-        self._write(lambda: people.cancel(self._tables, job_id, by, reason, proviso))
+        self._write(lambda: manual.cancel(self._tables, job_id, by, reason, proviso))
 
     async def retry(
         self,
@@ -290,20 +290,20 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         stuck: Stuck | None = None,
     ) -> int:
         return self._write(
-            lambda: people.retry(
+            lambda: manual.retry(
                 self._tables, job_id, by, kind, forget, queue, edit, priority, proviso, stuck
             )
         )
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
-        self._write(lambda: people.discard(self._tables, job_id, by, reason, proviso))
+        self._write(lambda: manual.discard(self._tables, job_id, by, reason, proviso))
 
     async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
-        return self._write(lambda: noting.note(self._tables, job_id, kind, name, meta))
+        return self._write(lambda: notes.note(self._tables, job_id, kind, name, meta))
 
     # -- looking, at lanes too ----------------------------------------------------------------------------------------
     async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> Standing | None:
-        return standing.standing(self._tables, job_id, {scope: self.use(scope) for scope in scopes})
+        return queue_position.standing(self._tables, job_id, {scope: self.use(scope) for scope in scopes})
 
     # -- waking -----------------------------------------------------------------------------------------------------
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:

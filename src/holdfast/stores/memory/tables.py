@@ -11,7 +11,6 @@ from itertools import count
 from typing import Any
 
 from holdfast.domain.credit import Entry, Grant, Hold, Standing
-from holdfast.domain.creditpage import Wallet
 from holdfast.domain.fairness import Turns
 from holdfast.domain.job import (
     Artefact,
@@ -27,10 +26,11 @@ from holdfast.domain.job import (
     SessionId,
 )
 from holdfast.domain.moves import Kind, State
+from holdfast.domain.posting import Wallet
 from holdfast.domain.verdict import Failure
 from holdfast.engine.ports import Clock, Moved
 from holdfast.errors import UnknownJob
-from holdfast.stores.shapes import some
+from holdfast.stores.encoding import some
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The part of the port that `holdfast.engine.lanestore` describes: holds, dependencies, limits, fair lines, schedules."""
+"""The part of the port that `holdfast.engine.lane_store` describes: holds, dependencies, limits, fair lines, schedules."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from holdfast.domain.breaker import Breaker
 from holdfast.domain.job import Batch, Session
 from holdfast.domain.lanes import Cause, Dependency, Held, Scope
 from holdfast.domain.moves import Kind
-from holdfast.engine.lanestore import Charge, Outlook, Refusal, Report, Tick
+from holdfast.engine.lane_store import Charge, Outlook, Refusal, Report, Tick
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreError
-from holdfast.stores.postgres import dependencies, fairness, holding, limits, schedules
+from holdfast.stores.postgres import dependencies, fairness, holds, limits, schedules
+from holdfast.stores.postgres.connections import Lines
 from holdfast.stores.postgres.fairness import Stager
-from holdfast.stores.postgres.lines import Lines
 from holdfast.stores.postgres.runner import UNDONE
-from holdfast.stores.postgres.writing import Writing
+from holdfast.stores.postgres.writes import Writing
 
 #: How often what nobody needs any more is forgotten.
 _FORGET_EVERY = 300.0
@@ -40,12 +40,12 @@ class Admission(Writing):
         token = await self._token() if cause is Cause.PAUSE else None
         await self._write(
             "people",
-            lambda move: holding.hold(move, scope, cause, span, reason, by, token),
+            lambda move: holds.hold(move, scope, cause, span, reason, by, token),
             atomic=token is not None,
         )
 
     async def resume(self, scope: Scope, cause: Cause, *, by: str) -> bool:
-        ended = await self._write("people", lambda move: holding.resume(move, scope, cause, by))
+        ended = await self._write("people", lambda move: holds.resume(move, scope, cause, by))
         self._freed()
         self._bell.ring()
         return ended
@@ -54,7 +54,7 @@ class Admission(Writing):
         """Something is not held any more: claims of this process look for it."""
 
     async def holds(self) -> list[Held]:
-        return await self._look(holding.holds)
+        return await self._look(holds.holds)
 
     # -- dependencies -----------------------------------------------------------------------------------------------
     async def report(self, session: Session, reports: Sequence[Report]) -> list[Outlook]:
@@ -132,5 +132,5 @@ class Admission(Writing):
             self._forget_at = self._clock.monotonic() + _FORGET_EVERY
             await fairness.forget_flows(connection)
             await dependencies.forget_reports(connection)
-            await holding.forget_ended(connection)
+            await holds.forget_ended(connection)
             await limits.forget_unused(connection)

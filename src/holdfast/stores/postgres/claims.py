@@ -18,13 +18,13 @@ import asyncpg
 from holdfast.domain.fairness import UNPLACED, Turns, level_of
 from holdfast.domain.job import Claimed, JobId, Lane, Lease, Session
 from holdfast.domain.roster import Line
-from holdfast.engine.lanestore import Cap
+from holdfast.engine.lane_store import Cap
 from holdfast.engine.ports import Clock
+from holdfast.stores.encoding import MOST_PER_EVENT
 from holdfast.stores.postgres import limits
-from holdfast.stores.postgres.crowds import Crowds
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.lanes import LaneNumbers
-from holdfast.stores.postgres.plans import SQL
-from holdfast.stores.shapes import MOST_PER_EVENT
+from holdfast.stores.postgres.many_lanes import Crowds
 
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
 _START, _END = (-(2**62), _FIRST_ID), 2**62

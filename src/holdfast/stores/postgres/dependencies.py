@@ -12,10 +12,10 @@ from holdfast.domain.breaker import Breaker
 from holdfast.domain.job import Session
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import Kind
-from holdfast.engine.lanestore import REPORT_COUNTS_FOR, Outlook, Report
+from holdfast.engine.lane_store import REPORT_COUNTS_FOR, Outlook, Report
+from holdfast.stores.encoding import breaker_json, breaker_of
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.plans import SQL
-from holdfast.stores.shapes import breaker_json, breaker_of
 
 #: How long the reports of workers that are gone are kept.
 _KEEP = timedelta(minutes=1)

@@ -15,8 +15,8 @@ import asyncpg
 from holdfast.domain.fairness import LIGHTEST, STRIDE, UNPLACED, stride
 from holdfast.domain.job import Batch, Lane
 from holdfast.engine.ports import Clock
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.lanes import LaneNumbers
-from holdfast.stores.postgres.plans import SQL
 
 #: How many of a line are placed by one statement: it should take less than the cursors of fair lines stay behind (`claims`).
 BATCH = 1000

@@ -9,10 +9,10 @@ from datetime import timedelta
 from holdfast.domain.job import AllNew, Batch, Enqueued, JobId, Lease, NewJob
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Failure
-from holdfast.stores.postgres import plans
+from holdfast.stores.encoding import MOST_PER_EVENT, to_json
+from holdfast.stores.postgres import enqueue_plan
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.plans import SQL
-from holdfast.stores.shapes import MOST_PER_EVENT, to_json
 
 
 async def enqueue_plain(move: Move, batches: Sequence[Batch]) -> Sequence[Enqueued]:
@@ -21,10 +21,10 @@ async def enqueue_plain(move: Move, batches: Sequence[Batch]) -> Sequence[Enqueu
     parts = [part for batch in batches for part in batch.parts(MOST_PER_EVENT)]
     if len(parts) == 1:
         lane = await move.lanes.number(connection, parts[0].spec.lane)
-        statements = [plans.plain(parts[0], lane)]
+        statements = [enqueue_plan.plain(parts[0], lane)]
     else:
         lanes = await move.lanes.make(connection, (part.spec.lane for part in parts))
-        statements = [plans.plain_lanes(group, lanes) for group in plans.together(parts)]
+        statements = [enqueue_plan.plain_lanes(group, lanes) for group in enqueue_plan.together(parts)]
     async with connection.transaction() if len(statements) > 1 else nullcontext():
         for name, parameters in statements:
             await move.run(name, *parameters)
@@ -33,7 +33,7 @@ async def enqueue_plain(move: Move, batches: Sequence[Batch]) -> Sequence[Enqueu
 
 async def enqueue_planned(move: Move, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """The way for everything else: what may be known already or has a key. Tells the hooks."""
-    plan = plans.enqueue(jobs, lanes=move.lanes.numbers)
+    plan = enqueue_plan.enqueue(jobs, lanes=move.lanes.numbers)
     try:
         sql, parameters = next(plan)
         while True:

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.job import Lane
-from holdfast.stores.postgres.plans import LANE_NUMBERS
+from holdfast.stores.postgres.enqueue_plan import LANE_NUMBERS
 
 _ALL = "SELECT id, queue, task, dependency, shard, fair FROM holdfast.lane"
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from holdfast.domain.job import Lease
-from holdfast.engine.lanestore import Cap, Charge, Refusal
+from holdfast.engine.lane_store import Cap, Charge, Refusal
 
 #: How long meters and days are kept that nobody used again.
 _KEEP = timedelta(days=62)

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.errors import SchemaMismatch
-from holdfast.stores.sqlfiles import load_migrations
+from holdfast.stores.sql_files import load_migrations
 
 MIGRATIONS = load_migrations("holdfast.stores.postgres")
 _LOCK = 0x484F4C44  # "HOLD"

@@ -17,9 +17,9 @@ from holdfast.domain.job import JobId, Lease
 from holdfast.domain.moves import Kind, State
 from holdfast.engine.ports import Hook, Moved, Transaction
 from holdfast.errors import UnknownJob
+from holdfast.stores.encoding import shown, to_json
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.lanes import LaneNumbers
-from holdfast.stores.postgres.plans import SQL
-from holdfast.stores.shapes import shown, to_json
 
 #: Stands in an event for the job, where it tells of none.
 NO_JOB = "00000000-0000-0000-0000-000000000000"

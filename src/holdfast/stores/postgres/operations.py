@@ -8,10 +8,10 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.operation import Operation, Progress
-from holdfast.stores.doorshapes import operation as shaped
-from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.api_encoding import operation as shaped
+from holdfast.stores.encoding import to_json
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.times import moment
-from holdfast.stores.shapes import to_json
 
 
 async def begin_operation(connection: asyncpg.Connection[Any], operation: Operation) -> Operation:

@@ -1,4 +1,4 @@
-"""The part of the port that `holdfast.engine.outboxstore` describes: messages for others.
+"""The part of the port that `holdfast.engine.outbox_store` describes: messages for others.
 
 What waits and what is parked is in one table, what was published in another. The moves are functions of the schema, since
 each is several statements that must see what the one before us did: they begin by locking the topic.
@@ -14,16 +14,16 @@ import asyncpg
 
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
-from holdfast.engine.outboxstore import PutOff, Replayed
+from holdfast.engine.outbox_store import PutOff, Replayed
 from holdfast.engine.ports import Clock
-from holdfast.stores.outboxshapes import discarded, lines_of, message_columns
-from holdfast.stores.outboxshapes import message as shaped
-from holdfast.stores.postgres.bell import Bell
-from holdfast.stores.postgres.doors import Doors
-from holdfast.stores.postgres.lines import Lines
+from holdfast.stores.outbox_encoding import discarded, lines_of, message_columns
+from holdfast.stores.outbox_encoding import message as shaped
+from holdfast.stores.postgres.api import Doors
+from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.notifier import Bell
 from holdfast.stores.postgres.outbox_marks import OutboxMarks
-from holdfast.stores.postgres.plans import SQL
 from holdfast.stores.postgres.times import moment
 
 CHANNEL = "holdfast_outbox"

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from holdfast.engine.ports import Clock
-from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.postgres.enqueue_plan import SQL
 
 #: A mark serves this many takes: what they leave behind is walked over until the next mark.
 TAKES = 10

@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.job import AllNew, Batch, Enqueued, NewJob
-from holdfast.engine.doorstore import KEEP_OPERATIONS, Begun, Kept, Repeated, Request
-from holdfast.stores.doorshapes import (
+from holdfast.engine.api_store import KEEP_OPERATIONS, Begun, Kept, Repeated, Request
+from holdfast.stores.api_encoding import (
     answered,
     answers_json,
     begun,
@@ -20,9 +20,9 @@ from holdfast.stores.doorshapes import (
     repeated,
     request_digest,
 )
-from holdfast.stores.postgres import intake, plans
+from holdfast.stores.postgres import enqueue_plan, intake
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.plans import SQL
 
 _NOW = "SELECT (extract(epoch FROM holdfast.clock()) * 1000000)::bigint"
 
@@ -42,7 +42,7 @@ async def enqueue_once(
         )
         if known is not None:  # else it was removed in this very moment
             return first_answer(repeated(*known), jobs)
-    if quick and all(plans.is_plain(batch.spec) for batch in batches):
+    if quick and all(enqueue_plan.is_plain(batch.spec) for batch in batches):
         return await intake.enqueue_plain(move, batches)
     answers = await intake.enqueue_planned(move, jobs)
     if any(answer.duplicate for answer in answers):

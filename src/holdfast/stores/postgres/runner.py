@@ -9,8 +9,8 @@ import asyncpg
 
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.postgres.lines import Lines
-from holdfast.stores.postgres.refusals import PASSING
+from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.driver_errors import PASSING
 
 T = TypeVar("T")
 

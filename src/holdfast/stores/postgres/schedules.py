@@ -7,8 +7,8 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.engine.lanestore import Tick
-from holdfast.stores.postgres.plans import SQL
+from holdfast.engine.lane_store import Tick
+from holdfast.stores.postgres.enqueue_plan import SQL
 
 
 async def ticks(connection: asyncpg.Connection[Any]) -> list[Tick]:

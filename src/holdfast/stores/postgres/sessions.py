@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.job import JobId, Lease, Session, SessionId
-from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.postgres.enqueue_plan import SQL
 
 
 async def open_session(

@@ -27,37 +27,37 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import NewMessage
-from holdfast.domain.proviso import ANYHOW, Proviso
+from holdfast.domain.precondition import ANYHOW, Proviso
 from holdfast.domain.verdict import Complete, Failure, Verdict
-from holdfast.engine.lanestore import Cap
+from holdfast.engine.lane_store import Cap
 from holdfast.engine.ports import Answer, Clock, Heart, Reclaim, Retention, Stuck, Threads
 from holdfast.errors import StoreError
 from holdfast.stores.postgres import (
+    artifacts,
     dependencies,
+    enqueue_plan,
+    external,
     intake,
-    kept,
-    noting,
-    outside,
-    people,
-    plans,
-    recovering,
+    manual,
+    notes,
+    outcomes,
+    recovery,
     sessions,
-    settling,
 )
 from holdfast.stores.postgres.claims import Claims, Wanted
-from holdfast.stores.postgres.crowds import ROUNDS, Crowd
+from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.dispatch import Hints
+from holdfast.stores.postgres.driver_errors import behind_a_pooler, shown, translate
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.event_numbers import keep_growing
-from holdfast.stores.postgres.heart import PostgresHeart
-from holdfast.stores.postgres.hints import Hints
-from holdfast.stores.postgres.lending import Lending
-from holdfast.stores.postgres.lines import Lines
+from holdfast.stores.postgres.heartbeat import PostgresHeart
+from holdfast.stores.postgres.lane_registration import register, register_sync
+from holdfast.stores.postgres.many_lanes import ROUNDS, Crowd
 from holdfast.stores.postgres.migrate import check, migrate
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.outbox import publish_parameters
-from holdfast.stores.postgres.plans import SQL
-from holdfast.stores.postgres.refusals import behind_a_pooler, shown, translate
-from holdfast.stores.postgres.registering import register, register_sync
 from holdfast.stores.postgres.runner import UNDONE
+from holdfast.stores.postgres.transaction_pool import Lending
 from holdfast.stores.tracebacks import StoredTracebacks
 
 _SETTINGS = "SELECT current_setting('enable_seqscan'), current_setting('synchronous_commit')"
@@ -131,7 +131,7 @@ class PostgresStore(Hints):
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         batches = Batch.split(jobs)
-        first = not self.hooks and all(plans.is_plain(batch.spec) for batch in batches)
+        first = not self.hooks and all(enqueue_plan.is_plain(batch.spec) for batch in batches)
 
         async def run(connection: asyncpg.Connection[Any]) -> Sequence[Enqueued]:
             nonlocal first
@@ -150,23 +150,23 @@ class PostgresStore(Hints):
         return answers
 
     async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        from holdfast.stores.postgres.callers import Terms, enqueue_on
+        from holdfast.stores.postgres.external_connections import Terms, enqueue_on
 
         return await enqueue_on(connection, jobs, Terms(self.url, self.hooks), self._new_lanes)
 
     def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        from holdfast.stores.postgres.callers import Terms, enqueue_on_sync
+        from holdfast.stores.postgres.external_connections import Terms, enqueue_on_sync
 
         terms = Terms(self.url, self.hooks)
         return enqueue_on_sync(connection, jobs, terms, partial(register_sync, self._lines.url))
 
     async def publish_in(self, connection: Any, messages: Sequence[NewMessage]) -> None:
-        from holdfast.stores.postgres.callers import publish_on
+        from holdfast.stores.postgres.external_connections import publish_on
 
         await publish_on(connection, publish_parameters(messages, ring=True), self.url)
 
     def publish_in_sync(self, connection: Any, messages: Sequence[NewMessage]) -> None:
-        from holdfast.stores.postgres.callers import publish_on_sync
+        from holdfast.stores.postgres.external_connections import publish_on_sync
 
         publish_on_sync(connection, publish_parameters(messages, ring=True), self.url)
 
@@ -288,21 +288,21 @@ class PostgresStore(Hints):
 
     async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
         return await self._write(
-            "people", lambda move: outside.claim_job(move, self._lanes, session, job_id, generation)
+            "people", lambda move: external.claim_job(move, self._lanes, session, job_id, generation)
         )
 
     async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
         return await self._write(
-            "people", lambda move: outside.settle_unheld(move, job_id, generation, verdict, by)
+            "people", lambda move: external.settle_unheld(move, job_id, generation, verdict, by)
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
         raised = self._tracebacks.missing(settlements)
 
         async def settle(move: Move) -> list[Answer]:
-            await kept.keep_tracebacks(move, raised)
-            await kept.keep_logs(move, settlements)
-            return await settling.settle(move, settlements)
+            await artifacts.keep_tracebacks(move, raised)
+            await artifacts.keep_logs(move, settlements)
+            return await outcomes.settle(move, settlements)
 
         # Each statement of it is repeatable on its own, so they need no transaction around them.
         answers = await self._write("settle", settle, atomic=False)
@@ -315,21 +315,23 @@ class PostgresStore(Hints):
 
     async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
         move = self._move(connection)
-        await settling.complete_in(move, lease, end, duration)
+        await outcomes.complete_in(move, lease, end, duration)
         await move.tell_hooks()
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
-        await self._write_fenced(lease, lambda move: settling.record_step(move, lease, name, result))
+        await self._write_fenced(lease, lambda move: outcomes.record_step(move, lease, name, result))
 
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
-        await self._write_fenced(lease, lambda move: settling.record_progress(move, lease, percent, message))
+        await self._write_fenced(lease, lambda move: outcomes.record_progress(move, lease, percent, message))
 
     async def record_artefact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
-        await self._write_fenced(lease, lambda move: kept.record_artefact(move, lease, reference, name, size))
+        await self._write_fenced(
+            lease, lambda move: artifacts.record_artefact(move, lease, reference, name, size)
+        )
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:
-        return await self._run("duty", lambda move: recovering.expired(move, limit))
+        return await self._run("duty", lambda move: recovery.expired(move, limit))
 
     async def stuck(
         self,
@@ -339,34 +341,34 @@ class PostgresStore(Hints):
         owner: str | None = None,
         ids: Collection[str] | None = None,
     ) -> list[Expired]:
-        return await self._run("duty", lambda move: recovering.stuck(move, limits, limit, owner, ids))
+        return await self._run("duty", lambda move: recovery.stuck(move, limits, limit, owner, ids))
 
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
-        done = await self._write("duty", lambda move: recovering.reclaim(move, reclaims, stuck))
+        done = await self._write("duty", lambda move: recovery.reclaim(move, reclaims, stuck))
         self._bell.ring()
         return done
 
     async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
-        return await self._write("duty", lambda move: recovering.time_out(move, limit, skip))
+        return await self._write("duty", lambda move: recovery.time_out(move, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
         self._tracebacks.forget()
         return await self._write(
-            "duty", lambda move: recovering.purge(move, task, keep, limit, but), atomic=False
+            "duty", lambda move: recovery.purge(move, task, keep, limit, but), atomic=False
         )
 
     async def artefacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
     ) -> list[Artefact]:
-        return await self._run("duty", lambda move: kept.artefacts_due(move, task, keep, limit, but))
+        return await self._run("duty", lambda move: artifacts.artefacts_due(move, task, keep, limit, but))
 
     async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
-        await self._run("duty", lambda move: kept.forget_artefacts(move, artefacts))
+        await self._run("duty", lambda move: artifacts.forget_artefacts(move, artefacts))
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
         named, atomic = await self._named(proviso), proviso != ANYHOW
-        cancel = partial(people.cancel, job_id=job_id, by=by, reason=reason, proviso=named)
+        cancel = partial(manual.cancel, job_id=job_id, by=by, reason=reason, proviso=named)
         await self._write("people", cancel, atomic=atomic)
         self._bell.ring()
 
@@ -386,16 +388,16 @@ class PostgresStore(Hints):
         named = await self._named(proviso)
         place = await self._write(
             "people",
-            lambda move: people.retry(move, job_id, by, kind, forget, queue, edit, priority, named, stuck),
+            lambda move: manual.retry(move, job_id, by, kind, forget, queue, edit, priority, named, stuck),
         )
         self._bell.ring()
         return place
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
-        await self._write("people", lambda move: people.discard(move, job_id, by, reason, proviso))
+        await self._write("people", lambda move: manual.discard(move, job_id, by, reason, proviso))
 
     async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
-        return await self._write("people", lambda move: noting.note(move, job_id, kind, name, meta))
+        return await self._write("people", lambda move: notes.note(move, job_id, kind, name, meta))
 
     # -- waking -----------------------------------------------------------------------------------------------------
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.webhook import Webhook
-from holdfast.stores.doorshapes import webhook as shaped
-from holdfast.stores.doorshapes import webhook_columns
-from holdfast.stores.postgres.plans import SQL
+from holdfast.stores.api_encoding import webhook as shaped
+from holdfast.stores.api_encoding import webhook_columns
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.times import moment
 
 

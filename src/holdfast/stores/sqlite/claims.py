@@ -13,12 +13,12 @@ from holdfast.domain import roster
 from holdfast.domain.fairness import UNPLACED, Turns
 from holdfast.domain.job import Claimed, Lane, Lease, Session
 from holdfast.domain.moves import Kind
-from holdfast.engine.lanestore import Cap
-from holdfast.stores.shapes import MOST_PER_EVENT, from_json, to_json
+from holdfast.engine.lane_store import Cap
+from holdfast.stores.encoding import MOST_PER_EVENT, from_json, to_json
 from holdfast.stores.sqlite import fairness, limits
-from holdfast.stores.sqlite.crowds import Crowd, Crowds
-from holdfast.stores.sqlite.holding import open_lanes
-from holdfast.stores.sqlite.keys import Keys
+from holdfast.stores.sqlite.holds import open_lanes
+from holdfast.stores.sqlite.key_slots import Keys
+from holdfast.stores.sqlite.many_lanes import Crowd, Crowds
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import maybe_duration
 

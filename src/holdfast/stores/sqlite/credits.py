@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.domain.credit import Sold
 from holdfast.domain.job import JobId
 from holdfast.stores.credits import COLUMNS, SqlBooks
-from holdfast.stores.shapes import to_json
+from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.times import micros, moment
 
 #: PostgreSQL's words → SQLite's. There is one writer, so nothing has to be locked.

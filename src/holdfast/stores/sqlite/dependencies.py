@@ -9,8 +9,8 @@ from holdfast.domain.breaker import Breaker
 from holdfast.domain.job import Session
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import Kind
-from holdfast.engine.lanestore import REPORT_COUNTS_FOR, Outlook, Report
-from holdfast.stores.shapes import breaker_json, breaker_of
+from holdfast.engine.lane_store import REPORT_COUNTS_FOR, Outlook, Report
+from holdfast.stores.encoding import breaker_json, breaker_of
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import moment, span
 

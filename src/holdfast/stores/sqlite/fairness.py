@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.domain.fairness import STRIDE, UNPLACED, place, stride
-from holdfast.stores.shapes import to_json
+from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import SQL, Move
 
 #: How many are placed by one claim, oldest first; more than a claim takes, so that the placed are never short.

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.domain.job import AllNew, Batch, Enqueued, JobId, Lease, NewJob
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Failure
-from holdfast.stores.shapes import MOST_PER_EVENT, to_json
+from holdfast.stores.encoding import MOST_PER_EVENT, to_json
 from holdfast.stores.sqlite import fairness
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.phases import DEFERRED, IN_LINE

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.domain.periods import period_begins, period_ends
-from holdfast.engine.lanestore import Cap, Charge, Refusal
-from holdfast.stores.shapes import to_json
+from holdfast.engine.lane_store import Cap, Charge, Refusal
+from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import micros, moment, span
 

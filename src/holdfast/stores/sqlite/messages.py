@@ -12,9 +12,9 @@ from typing import Any
 
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
-from holdfast.engine.outboxstore import PutOff, Replayed
-from holdfast.stores.outboxshapes import Line, discarded, lines_of, message_columns
-from holdfast.stores.outboxshapes import message as shaped
+from holdfast.engine.outbox_store import PutOff, Replayed
+from holdfast.stores.outbox_encoding import Line, discarded, lines_of, message_columns
+from holdfast.stores.outbox_encoding import message as shaped
 from holdfast.stores.sqlite.move import SQL, Move
 from holdfast.stores.sqlite.times import moment, span
 

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from holdfast.errors import SchemaMismatch
-from holdfast.stores.sqlfiles import load_migrations
+from holdfast.stores.sql_files import load_migrations
 from holdfast.stores.sqlite.connection import translate
 
 MIGRATIONS = load_migrations("holdfast.stores.sqlite")

@@ -17,9 +17,9 @@ from holdfast.domain.job import JobId, Lane, Lease
 from holdfast.domain.moves import Kind
 from holdfast.engine.ports import Clock, Hook, Moved, Transaction
 from holdfast.errors import UnknownJob
+from holdfast.stores.encoding import shown, some, to_json
 from holdfast.stores.hooks import run_to_end
-from holdfast.stores.shapes import shown, some, to_json
-from holdfast.stores.sqlfiles import load_sql
+from holdfast.stores.sql_files import load_sql
 from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.times import micros, moment
 

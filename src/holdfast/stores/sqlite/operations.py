@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.domain.operation import Operation, Progress
-from holdfast.stores.doorshapes import operation as shaped
-from holdfast.stores.shapes import to_json
+from holdfast.stores.api_encoding import operation as shaped
+from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import moment, span
 

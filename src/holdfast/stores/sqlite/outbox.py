@@ -1,4 +1,4 @@
-"""The part of the port that `holdfast.engine.outboxstore` describes; `messages` does the work."""
+"""The part of the port that `holdfast.engine.outbox_store` describes; `messages` does the work."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
-from holdfast.engine.outboxstore import PutOff, Replayed
+from holdfast.engine.outbox_store import PutOff, Replayed
 from holdfast.stores.sqlite import messages as work
-from holdfast.stores.sqlite.doors import Doors
+from holdfast.stores.sqlite.api import Doors
 
 
 class Outbox(Doors):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.domain.job import Enqueued, NewJob
-from holdfast.engine.doorstore import KEEP_OPERATIONS, Begun, Kept, Repeated, Request
-from holdfast.stores.doorshapes import (
+from holdfast.engine.api_store import KEEP_OPERATIONS, Begun, Kept, Repeated, Request
+from holdfast.stores.api_encoding import (
     answered,
     answers_json,
     begun,

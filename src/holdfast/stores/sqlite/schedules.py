@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.engine.lanestore import Tick
+from holdfast.engine.lane_store import Tick
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import micros, moment
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from holdfast.domain.job import Lease, Session, SessionId
-from holdfast.stores.shapes import to_json
+from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import span
 

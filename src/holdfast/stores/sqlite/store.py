@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from holdfast.domain.breaker import Breaker
-from holdfast.domain.census import Census
 from holdfast.domain.job import (
     Artefact,
     Claimed,
@@ -26,38 +25,39 @@ from holdfast.domain.job import (
 from holdfast.domain.lanes import Cause, Dependency, Held, Scope
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import NewMessage
-from holdfast.domain.proviso import ANYHOW, Proviso
+from holdfast.domain.precondition import ANYHOW, Proviso
+from holdfast.domain.stats import Census
 from holdfast.domain.verdict import Complete, Failure, Verdict
-from holdfast.engine.lanestore import Cap, Charge, Outlook, Refusal, Report, Tick
+from holdfast.engine.lane_store import Cap, Charge, Outlook, Refusal, Report, Tick
 from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Stuck, Threads, Transaction
 from holdfast.errors import LeaseLost, StoreError
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.sqlite import (
+    artifacts,
     claims,
     dependencies,
+    external,
     fairness,
-    holding,
+    holds,
     intake,
-    kept,
     limits,
-    noting,
-    outside,
-    people,
-    recovering,
+    manual,
+    notes,
+    outcomes,
+    recovery,
     schedules,
     sessions,
-    settling,
 )
-from holdfast.stores.sqlite.bell import Bell
-from holdfast.stores.sqlite.census import census, census_aside
 from holdfast.stores.sqlite.connection import connect, translate
-from holdfast.stores.sqlite.heart import SqliteHeart
-from holdfast.stores.sqlite.hints import Hints
+from holdfast.stores.sqlite.dispatch import Hints
+from holdfast.stores.sqlite.heartbeat import SqliteHeart
 from holdfast.stores.sqlite.lanes import LaneNumbers
-from holdfast.stores.sqlite.looking import Looking
 from holdfast.stores.sqlite.messages import publish
 from holdfast.stores.sqlite.migrate import migrate
 from holdfast.stores.sqlite.move import Move
+from holdfast.stores.sqlite.notifier import Bell
+from holdfast.stores.sqlite.queries import Looking
+from holdfast.stores.sqlite.stats import census, census_aside
 from holdfast.stores.sqlite.writer import Writer
 from holdfast.stores.tracebacks import StoredTracebacks
 
@@ -147,7 +147,7 @@ class SqliteStore(Looking, Hints):
         try:
             await self._write(operation)
         except LeaseLost:
-            await self._write(lambda move: settling.refuse_once(move, lease))
+            await self._write(lambda move: outcomes.refuse_once(move, lease))
             raise
 
     def _peek(self, operation: Callable[[Move], T]) -> T:
@@ -171,13 +171,13 @@ class SqliteStore(Looking, Hints):
         return self._writer.run_sync(self._move(lambda move: intake.enqueue(move, jobs)))
 
     async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
-        from holdfast.stores.sqlite.callers import on_callers_connection
+        from holdfast.stores.sqlite.external_connections import on_callers_connection
 
         enqueue = self._move(lambda move: intake.enqueue(move, jobs))
         return await on_callers_connection(connection, enqueue, self.path)
 
     def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
-        from holdfast.stores.sqlite.callers import on_callers_connection_sync
+        from holdfast.stores.sqlite.external_connections import on_callers_connection_sync
 
         enqueue = self._move(lambda move: intake.enqueue(move, jobs))
         return on_callers_connection_sync(connection, enqueue, self.path)
@@ -188,13 +188,13 @@ class SqliteStore(Looking, Hints):
         self._writer.run_sync(self._move(lambda move: publish(move, messages)))
 
     async def publish_in(self, connection: Any, messages: Sequence[NewMessage]) -> None:
-        from holdfast.stores.sqlite.callers import on_callers_connection
+        from holdfast.stores.sqlite.external_connections import on_callers_connection
 
         keep = self._move(lambda move: publish(move, messages))
         await on_callers_connection(connection, keep, self.path)
 
     def publish_in_sync(self, connection: Any, messages: Sequence[NewMessage]) -> None:
-        from holdfast.stores.sqlite.callers import on_callers_connection_sync
+        from holdfast.stores.sqlite.external_connections import on_callers_connection_sync
 
         keep = self._move(lambda move: publish(move, messages))
         on_callers_connection_sync(connection, keep, self.path)
@@ -252,11 +252,11 @@ class SqliteStore(Looking, Hints):
         self._rota.levels.weights = dict(priorities)
 
     async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
-        return await self._write_work(lambda move: outside.claim_job(move, session, job_id, generation))
+        return await self._write_work(lambda move: external.claim_job(move, session, job_id, generation))
 
     async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
         return await self._write_work(
-            lambda move: outside.settle_unheld(move, job_id, generation, verdict, by)
+            lambda move: external.settle_unheld(move, job_id, generation, verdict, by)
         )
 
     async def check_writes(self) -> None:
@@ -270,9 +270,9 @@ class SqliteStore(Looking, Hints):
         raised = self._tracebacks.missing(settlements)
 
         def settle(move: Move) -> list[Answer]:
-            kept.keep_tracebacks(move, raised)
-            kept.keep_logs(move, settlements)
-            return settling.settle(move, settlements)
+            artifacts.keep_tracebacks(move, raised)
+            artifacts.keep_logs(move, settlements)
+            return outcomes.settle(move, settlements)
 
         answers = await self._write_work(settle)
         self._tracebacks.remember(raised)
@@ -302,20 +302,22 @@ class SqliteStore(Looking, Hints):
             raise translate(error, self.path) from error
 
     async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
-        self._move(lambda move: settling.complete_in(move, lease, end, duration))(connection)
+        self._move(lambda move: outcomes.complete_in(move, lease, end, duration))(connection)
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
-        await self._write_fenced(lease, lambda move: settling.record_step(move, lease, name, result))
+        await self._write_fenced(lease, lambda move: outcomes.record_step(move, lease, name, result))
 
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
-        await self._write_fenced(lease, lambda move: settling.record_progress(move, lease, percent, message))
+        await self._write_fenced(lease, lambda move: outcomes.record_progress(move, lease, percent, message))
 
     async def record_artefact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
-        await self._write_fenced(lease, lambda move: kept.record_artefact(move, lease, reference, name, size))
+        await self._write_fenced(
+            lease, lambda move: artifacts.record_artefact(move, lease, reference, name, size)
+        )
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:
-        return self._peek(lambda move: recovering.expired(move, limit))
+        return self._peek(lambda move: recovery.expired(move, limit))
 
     async def stuck(
         self,
@@ -325,31 +327,31 @@ class SqliteStore(Looking, Hints):
         owner: str | None = None,
         ids: Collection[str] | None = None,
     ) -> list[Expired]:
-        return self._peek(lambda move: recovering.stuck(move, limits, limit, owner, ids))
+        return self._peek(lambda move: recovery.stuck(move, limits, limit, owner, ids))
 
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
-        return await self._write_work(lambda move: recovering.reclaim(move, reclaims, stuck))
+        return await self._write_work(lambda move: recovery.reclaim(move, reclaims, stuck))
 
     async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
-        if not self._peek(lambda move: any(recovering.overdue(move, 1, skip))):
+        if not self._peek(lambda move: any(recovery.overdue(move, 1, skip))):
             return []
-        return await self._write(lambda move: recovering.time_out(move, limit, skip))
+        return await self._write(lambda move: recovery.time_out(move, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
         self._tracebacks.forget()
-        return await self._write(lambda move: recovering.purge(move, task, keep, limit, but))
+        return await self._write(lambda move: recovery.purge(move, task, keep, limit, but))
 
     async def artefacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
     ) -> list[Artefact]:
-        return self._peek(lambda move: kept.artefacts_due(move, task, keep, limit, but))
+        return self._peek(lambda move: artifacts.artefacts_due(move, task, keep, limit, but))
 
     async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
-        await self._write(lambda move: kept.forget_artefacts(move, artefacts))
+        await self._write(lambda move: artifacts.forget_artefacts(move, artefacts))
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
-        await self._write_work(lambda move: people.cancel(move, job_id, by, reason, proviso))
+        await self._write_work(lambda move: manual.cancel(move, job_id, by, reason, proviso))
 
     async def retry(
         self,
@@ -365,24 +367,24 @@ class SqliteStore(Looking, Hints):
         stuck: Stuck | None = None,
     ) -> int:
         return await self._write_work(
-            lambda move: people.retry(move, job_id, by, kind, forget, queue, edit, priority, proviso, stuck)
+            lambda move: manual.retry(move, job_id, by, kind, forget, queue, edit, priority, proviso, stuck)
         )
 
     async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
-        await self._write(lambda move: people.discard(move, job_id, by, reason, proviso))
+        await self._write(lambda move: manual.discard(move, job_id, by, reason, proviso))
 
     async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
-        return await self._write(lambda move: noting.note(move, job_id, kind, name, meta))
+        return await self._write(lambda move: notes.note(move, job_id, kind, name, meta))
 
     # -- lanes ------------------------------------------------------------------------------------------------------
     async def now(self) -> datetime:
         return self._clock.now()
 
     async def hold(self, scope: Scope, cause: Cause, *, span: timedelta | None, reason: str, by: str) -> None:
-        await self._write(lambda move: holding.hold(move, scope, cause, span, reason, by))
+        await self._write(lambda move: holds.hold(move, scope, cause, span, reason, by))
 
     async def resume(self, scope: Scope, cause: Cause, *, by: str) -> bool:
-        ended = await self._write_work(lambda move: holding.resume(move, scope, cause, by))
+        ended = await self._write_work(lambda move: holds.resume(move, scope, cause, by))
         await self._wake_crowds()
         return ended
 
@@ -392,7 +394,7 @@ class SqliteStore(Looking, Hints):
             await self._write(lambda _: self._rota.crowds.wake())
 
     async def holds(self) -> list[Held]:
-        return self._peek(holding.holds)
+        return self._peek(holds.holds)
 
     async def report(self, session: Session, reports: Sequence[Report]) -> list[Outlook]:
         if self._peek(lambda move: dependencies.is_news(move, session, reports)):

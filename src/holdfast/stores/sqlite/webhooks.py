@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.domain.webhook import Webhook
-from holdfast.stores.doorshapes import webhook as shaped
-from holdfast.stores.doorshapes import webhook_columns
+from holdfast.stores.api_encoding import webhook as shaped
+from holdfast.stores.api_encoding import webhook_columns
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import micros, moment
 

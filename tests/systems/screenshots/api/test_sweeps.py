@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.duties.duties import Duties
 from holdfast.engine.engine import Engine
+from holdfast.maintenance.tasks import Duties
 from holdfast.testing import ManualClock, app_in_memory
 from systems.screenshots.settings import Settings
 from systems.screenshots.tasks import SCREENSHOT, build

@@ -1,0 +1,74 @@
+"""Is it alive, is it ready, is all well: `/livez`, `/readyz` for whoever runs the process, `/api/v1/health` for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pydantic
+from fastapi import Request, Response
+from fastapi.responses import PlainTextResponse
+
+from holdfast.domain.access import Action
+from holdfast.domain.health import Health, Level
+from holdfast.engine.health_inputs import not_ready
+from holdfast.server.routing import PREFIX, app_of, does, router
+
+
+class CheckView(pydantic.BaseModel):
+    name: str = pydantic.Field(examples=["queue_depth"])
+    status: Level
+    seen: Any = pydantic.Field(description="What was found.", examples=[12_345])
+    threshold: Any = pydantic.Field(description="From where on it is worth a word.", examples=[10_000])
+    text: str = pydantic.Field(examples=["12,345 jobs wait in queue 'mail'; add workers"])
+
+
+class HealthView(pydantic.BaseModel):
+    status: Level = pydantic.Field(description="The worst of all checks.")
+    checks: list[CheckView]
+
+    @classmethod
+    def of(cls, health: Health) -> HealthView:
+        return cls(
+            status=health.level,
+            checks=[
+                CheckView(name=c.name, status=c.level, seen=c.seen, threshold=c.threshold, text=c.text)
+                for c in health.checks
+            ],
+        )
+
+
+# `/livez` and `/readyz` are open: whoever starts and stops processes has no key, and they tell nothing else.
+routes = router("watching", prefix="")
+
+
+@routes.get("/livez", operation_id="get_liveness", response_class=PlainTextResponse, **does(None))
+async def get_liveness() -> Response:
+    """200: the process answers."""
+    return PlainTextResponse("alive\n")
+
+
+@routes.get(
+    "/readyz",
+    operation_id="get_readiness",
+    response_class=PlainTextResponse,
+    responses={503: {"description": "Not ready, and why.", "content": {"text/plain": {}}}},
+    **does(None),
+)
+async def get_readiness(request: Request) -> Response:
+    """200: the database answers within a second and has the right schema. 503: it does not."""
+    why = await not_ready(app_of(request).engine)
+    return PlainTextResponse("ready\n") if why is None else PlainTextResponse(f"{why}\n", 503)
+
+
+@routes.get(
+    f"{PREFIX}/health",
+    operation_id="get_health",
+    response_model=HealthView,
+    responses={503: {"model": HealthView, "description": "A check fails."}},
+    **does(Action.LOOK),
+)
+async def get_health(request: Request, response: Response) -> HealthView:
+    """Whether jobs get done: queues, duties, breakers, pauses, each with its threshold. 503 when a check fails."""
+    health = await app_of(request).health()
+    response.status_code = 503 if health.level is Level.FAIL else 200
+    return HealthView.of(health)

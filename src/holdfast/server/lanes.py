@@ -1,0 +1,167 @@
+"""`/queues`, `/lanes`, `/holds`: how work stands, and what is held; pause and resume by hand."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Path, Request, Response
+from pydantic import Field
+
+from holdfast.domain.access import Action
+from holdfast.domain.lanes import ScopeKind
+from holdfast.engine.explanations import LaneRow, QueueRow
+from holdfast.errors import UsageError
+from holdfast.server.pagination import LimitQuery, NameCursorQuery, capped
+from holdfast.server.problems import Problem
+from holdfast.server.responses import answer
+from holdfast.server.routing import app_of, caller_of, does, door_of, router
+from holdfast.server.types import Asked, Note, Span, Told, Word
+from holdfast.server.views import held_view
+
+
+class HeldView(Told):
+    kind: ScopeKind
+    name: str
+    cause: str
+    until: datetime | None = Field(description="null: until somebody resumes it.")
+    reason: str
+    by: str
+    at: datetime
+
+
+class QueueView(Told):
+    name: str
+    tasks: list[str]
+    waiting: int
+    workers: int
+    held: HeldView | None
+
+
+class Queues(Told):
+    queues: list[QueueView]
+    next: str | None = Field(description="The cursor to the next page; null: this was the last.")
+
+
+class LaneView(Told):
+    label: str = Field(examples=["convert/convert@gateway"])
+    queue: str
+    task: str
+    dependency: str
+    fair: bool
+    waiting: int
+    held: HeldView | None
+    breaker: str | None
+    limit: int | None
+    in_flight: int | None
+
+
+class Lanes(Told):
+    lanes: list[LaneView]
+    next: str | None = Field(description="The cursor to the next page; null: this was the last.")
+
+
+class Holds(Told):
+    holds: list[HeldView]
+
+
+class PauseAsked(Asked):
+    duration: Span | None = Field(
+        default=None, description="After it, work resumes by itself; null: when resumed."
+    )
+    reason: Note = ""
+
+
+class ScopeAsked(Asked):
+    kind: ScopeKind
+    name: Word = Field(examples=["convert"])
+
+
+class PauseScope(ScopeAsked, PauseAsked):
+    """What to pause: a queue, task, lane, dependency, schedule or duty."""
+
+
+class Paused(Told):
+    kind: ScopeKind
+    name: str
+    paused: bool
+
+
+class Resumed(Told):
+    kind: ScopeKind
+    name: str
+    resumed: bool = Field(description="Whether there was a pause to end.")
+
+
+NamePath = Annotated[str, Path(description="Its name.", examples=["convert"], max_length=500)]
+
+
+async def pause(request: Request, kind: ScopeKind, name: str, body: PauseAsked | None) -> Response:
+    asked = body or PauseAsked()
+    try:
+        await app_of(request).pause(
+            name, kind=kind, duration=asked.duration, reason=asked.reason, by=caller_of(request).name
+        )
+    except UsageError as error:  # all that it can be: what is to be paused is not known
+        raise Problem("NOT_FOUND", str(error)) from None
+    return answer({"kind": kind, "name": name, "paused": True})
+
+
+async def resume(request: Request, kind: ScopeKind, name: str) -> Response:
+    try:
+        was = await app_of(request).resume(name, kind=kind, by=caller_of(request).name)
+    except UsageError as error:
+        raise Problem("NOT_FOUND", str(error)) from None
+    return answer({"kind": kind, "name": name, "resumed": was})
+
+
+routes = router("lanes")
+
+
+@routes.get("/queues", response_model=Queues, summary="How queues stand", **does(Action.LOOK))
+async def list_queues(request: Request, cursor: NameCursorQuery = None, limit: LimitQuery = 100) -> Response:
+    pages, most = door_of(request).pages, capped(limit)
+    found = await app_of(request).queues(after=pages.open(cursor, "queues"), limit=most)
+    upcoming = found[-1].name if len(found) == most else None
+    return answer({"queues": [_view(row) for row in found], "next": pages.seal(upcoming, "queues")})
+
+
+@routes.get("/lanes", response_model=Lanes, summary="How lanes stand", **does(Action.LOOK))
+async def list_lanes(request: Request, cursor: NameCursorQuery = None, limit: LimitQuery = 100) -> Response:
+    pages, most = door_of(request).pages, capped(limit)
+    found = await app_of(request).lanes(after=pages.open(cursor, "lanes"), limit=most)
+    upcoming = found[-1].label if len(found) == most else None
+    return answer({"lanes": [_view(row) for row in found], "next": pages.seal(upcoming, "lanes")})
+
+
+@routes.get("/holds", response_model=Holds, summary="What is held now", **does(Action.LOOK))
+async def list_holds(request: Request) -> Response:
+    return answer({"holds": [held_view(held) for held in await app_of(request).holds()]})
+
+
+@routes.post("/pause", response_model=Paused, summary="Start nothing more of it", **does(Action.OPERATE))
+async def pause_scope(request: Request, body: PauseScope) -> Response:
+    return await pause(request, body.kind, body.name, body)
+
+
+@routes.post("/resume", response_model=Resumed, summary="End a pause", **does(Action.OPERATE))
+async def resume_scope(request: Request, body: ScopeAsked) -> Response:
+    return await resume(request, body.kind, body.name)
+
+
+@routes.post("/queues/{name}/pause", response_model=Paused, summary="Pause a queue", **does(Action.OPERATE))
+async def pause_queue(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
+    return await pause(request, ScopeKind.QUEUE, name, body)
+
+
+@routes.post(
+    "/queues/{name}/resume", response_model=Resumed, summary="Resume a queue", **does(Action.OPERATE)
+)
+async def resume_queue(request: Request, name: NamePath) -> Response:
+    return await resume(request, ScopeKind.QUEUE, name)
+
+
+def _view(row: QueueRow | LaneRow) -> dict[str, Any]:
+    shown = {field.name: getattr(row, field.name) for field in fields(row)}
+    return shown | {"held": held_view(row.held)}

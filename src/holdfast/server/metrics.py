@@ -1,0 +1,23 @@
+"""`/metrics`: this process and the database, for Prometheus. It needs a key that may look, as the dashboard does."""
+
+from __future__ import annotations
+
+from fastapi import Request, Response
+
+from holdfast.domain.access import Action
+from holdfast.server.routing import does, door_of, router
+
+routes = router("watching", prefix="")
+
+
+@routes.get(
+    "/metrics",
+    operation_id="get_metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    **does(Action.LOOK, 503),
+)
+async def get_metrics(request: Request) -> Response:
+    """The metrics of this process and of the database, in the text format of Prometheus."""
+    body, kind = await door_of(request).metrics.text(request.headers.get("accept", ""))
+    return Response(body, headers={"content-type": kind})

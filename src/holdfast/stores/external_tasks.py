@@ -1,0 +1,18 @@
+"""How the rows of both databases become jobs that wait to be told of (`holdfast.engine.external_tasks` is the contract)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast.domain.external_task import Waiting
+from holdfast.domain.job import JobId
+from holdfast.stores.encoding import Moment, maybe
+
+
+def waiting_jobs(rows: Iterable[Sequence[Any]], moment: Moment) -> list[Waiting]:
+    """Of id, task, generation, attempt, payload, version, trace, since, due, deadline."""
+    return [
+        Waiting._make((JobId(str(job_id)), *told, moment(since), bool(due), maybe(deadline, moment)))
+        for job_id, *told, since, due, deadline in rows
+    ]

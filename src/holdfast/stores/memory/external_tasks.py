@@ -1,0 +1,76 @@
+"""What errands ask of a store, here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from holdfast.domain.external_task import Waiting, errand_id
+from holdfast.domain.job import JobId
+from holdfast.domain.moves import State
+from holdfast.domain.outbox import NewMessage
+from holdfast.stores.memory.store import MemoryStore
+from holdfast.stores.memory.tables import Job, Tables
+
+
+class MemoryErrands:
+    def __init__(self, tables: Tables, store: MemoryStore) -> None:
+        self._tables, self._store = tables, store
+
+    async def now(self) -> datetime:
+        return self._tables.clock.now()
+
+    async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[Waiting]:
+        found = (self._tables.jobs[job_id] for job_id in job_ids if job_id in self._tables.jobs)
+        return [self._shaped(job) for job in _waiting(found, tasks)]
+
+    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+        return self._page(filter(_may_be_untold, self._in_line(tasks)), after, limit)
+
+    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+        new = (
+            job
+            for job in self._in_line(tasks)
+            if job.attempt == 0 and not self._store.has_message(errand_id(job.id, job.generation))
+        )
+        return self._page(new, after, limit)
+
+    async def overdue(self, tasks: Mapping[str, timedelta], after: str, limit: int) -> list[Waiting]:
+        now = self._tables.clock.now()
+        late = (job for job in self._in_line(tasks) if _since(job) <= now - tasks[job.lane.task])
+        return self._page(late, after, limit)
+
+    async def known(self, message_ids: Collection[str]) -> set[str]:
+        return {name for name in message_ids if self._store.has_message(name)}
+
+    async def publish(self, messages: Sequence[NewMessage]) -> None:
+        self._store.add_to_move(messages)
+
+    def _in_line(self, tasks: Collection[str]) -> Iterable[Job]:
+        return (job for job in _waiting(self._tables.jobs.values(), tasks) if not job.deferred)
+
+    def _page(self, jobs: Iterable[Job], after: str, limit: int) -> list[Waiting]:
+        found = sorted((job for job in jobs if job.id > after), key=lambda job: job.id)
+        return [self._shaped(job) for job in found[:limit]]
+
+    def _shaped(self, job: Job) -> Waiting:
+        return Waiting(
+            job.id, job.lane.task, job.generation, job.attempt, job.payload, job.spec.version, job.spec.trace,
+            since=_since(job), due=not job.deferred and bool(self._store.open_lanes([job.lane], False)),
+            deadline=job.deadline_at,
+        )  # fmt: skip
+
+
+def _waiting(jobs: Iterable[Job], tasks: Collection[str]) -> Iterable[Job]:
+    return (job for job in jobs if job.state is State.QUEUED and job.lane.task in tasks)
+
+
+def _since(job: Job) -> datetime:
+    return max(job.updated_at, job.run_at)
+
+
+def _may_be_untold(job: Job) -> bool:
+    if job.attempt == 0:
+        return job.generation > 1 or job.run_at > job.queued_at
+    last = job.attempts.get(job.epoch)
+    return last is not None and last.outcome in ("reclaimed", "retry")

@@ -1,0 +1,268 @@
+"""The half of the port that only looks: jobs as the values everyone sees."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from holdfast.domain.concurrency_keys import own_key
+from holdfast.domain.internal import hides_internal, is_internal
+from holdfast.domain.job import (
+    Artefact,
+    Attempt,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    Event,
+    JobFilter,
+    JobId,
+    JobRow,
+    Lane,
+    LateResult,
+    WorkerRow,
+)
+from holdfast.domain.judgements import broken_rules
+from holdfast.domain.moves import State
+from holdfast.domain.stats import Census
+from holdfast.engine.artifacts import split_result
+from holdfast.engine.ports import EVERY, FIRST, Page
+from holdfast.stores.encoding import read_cursor
+from holdfast.stores.memory.intake import in_line
+from holdfast.stores.memory.stats import census
+from holdfast.stores.memory.tables import Job, Live, Tables
+
+
+class Looking:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+    async def job(self, job_id: JobId) -> JobRow | None:
+        job = self._tables.jobs.get(job_id)
+        return _job_row(self._tables, job) if job else None
+
+    async def jobs(self, where: JobFilter, *, after: str | None, limit: int, contents: bool = True) -> Page:
+        before = None if after is None else read_cursor(after)
+        found = [job for job in self._found(where) if before is None or job.number < before]
+        found.sort(key=lambda job: -job.number)
+        rows = found[:limit]
+        shown = [_job_row(self._tables, job) for job in rows]
+        return Page(
+            shown if contents else [replace(row, payload=None, result=None) for row in shown],
+            str(rows[-1].number) if len(found) > limit else None,
+        )
+
+    async def count(self, where: JobFilter) -> int:
+        return len(self._found(where))
+
+    def _found(self, where: JobFilter) -> list[Job]:
+        jobs = self._tables.jobs
+        named = (jobs[one] for one in dict.fromkeys(where.ids) if one in jobs)
+        return [job for job in (named if where.ids else jobs.values()) if _matches(job, where)]
+
+    async def counts(self) -> dict[str, int]:
+        counts = dict.fromkeys(State, 0)
+        for job in self._tables.jobs.values():
+            counts[job.state] += 1
+        return {str(state): number for state, number in counts.items()}
+
+    async def census(self, most: int) -> Census:
+        return census(self._tables, most)
+
+    async def lanes(self) -> set[Lane]:
+        return set(self._tables.lanes)
+
+    async def waiting_lanes(self) -> set[Lane]:
+        return {job.lane for job in in_line(self._tables, self._tables.clock.now())}
+
+    async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
+        depths = {lane: 0 for lane in self._tables.lanes if lanes is None or lane in lanes}
+        for job in self._tables.jobs.values():
+            if job.state is State.QUEUED and job.lane in depths:
+                depths[job.lane] += 1
+        return depths
+
+    async def workers(self) -> list[WorkerRow]:
+        tables = self._tables
+        leased = Counter(job.live.session.id for job in tables.jobs.values() if job.live is not None)
+        return [
+            WorkerRow(
+                name=kept.session.worker,
+                started_at=kept.started_at,
+                expires_at=tables.clock.now() + timedelta(seconds=kept.until - tables.clock.monotonic()),
+                queues=kept.queues,
+                leases=leased[kept.session.id],
+                waiting=kept.waiting,
+            )
+            for kept in tables.sessions.values()
+            if tables.is_live(kept.session)
+        ]
+
+    # -- what is kept of a job ----------------------------------------------------------------------------------------
+    async def events(self, *, after: int, limit: int, job_id: JobId | None = None) -> list[Event]:
+        events = self._tables.events
+        news = islice(events, bisect_right(events, after, key=lambda event: event.id), None)
+        return list(islice((e for e in news if job_id is None or e.job_id == job_id), limit))
+
+    async def event_lag(self) -> timedelta:
+        return timedelta()  # one writes at a time
+
+    async def newest_event(self) -> int:
+        return self._tables.events[-1].id if self._tables.events else 0
+
+    async def attempts(self, job_id: JobId, *, after: int = 0, limit: int = EVERY) -> list[Attempt]:
+        job = self._tables.jobs.get(job_id)
+        if job is None:
+            return []
+        running = [job.current_attempt(None, None, None)] if job.live else []
+        found = [a for a in (*job.attempts.values(), *running) if a.epoch > after][:limit]
+        return [replace(a, logs=job.logs.get(a.epoch, ())) for a in found]
+
+    async def steps(self, job_id: JobId) -> dict[str, str]:
+        job = self._tables.jobs.get(job_id)
+        return dict(job.steps) if job else {}
+
+    async def late_results(
+        self, job_id: JobId, *, after: int = FIRST, limit: int = EVERY
+    ) -> list[LateResult]:
+        job = self._tables.jobs.get(job_id)
+        return [late for late in job.late.values() if late.epoch > after][:limit] if job else []
+
+    async def artefacts(self, job_id: JobId) -> list[Artefact]:
+        job = self._tables.jobs.get(job_id)
+        return sorted(job.artefacts.values(), key=lambda a: (a.epoch, a.reference)) if job else []
+
+    # -- dead letters -------------------------------------------------------------------------------------------------
+    async def dead_letters(
+        self, where: DeadLetterFilter, *, after: str | None, limit: int, contents: bool = True
+    ) -> list[DeadLetter]:
+        found = [letter for letter in self._dead(where) if after is None or letter.id > after]
+        chosen = sorted(found, key=lambda letter: letter.id)[:limit]
+        return chosen if contents else [replace(letter, payload=None) for letter in chosen]
+
+    async def count_dead_letters(self, where: DeadLetterFilter) -> int:
+        return len(self._dead(where))
+
+    async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
+        groups: dict[tuple[str, str, str], list[DeadLetter]] = {}
+        for letter in self._dead(where):
+            groups.setdefault((letter.fingerprint, letter.task, letter.reason), []).append(letter)
+        found = [
+            DeadLetterGroup(
+                fingerprint=fingerprint,
+                task=task,
+                reason=reason,
+                message=newest.detail or newest.message,
+                count=len(letters),
+                first_at=min(letter.at for letter in letters),
+                last_at=newest.at,
+                sample=newest.id,
+            )
+            for (fingerprint, task, reason), letters in groups.items()
+            for newest in [max(letters, key=lambda letter: (letter.at, letter.id))]
+        ]
+        return sorted(found, key=lambda group: (group.count, group.last_at, group.sample), reverse=True)[
+            :limit
+        ]
+
+    def _dead(self, where: DeadLetterFilter) -> list[DeadLetter]:
+        letters = (job.dead for job in self._tables.jobs.values() if job.dead is not None)
+        return [letter for letter in letters if _matches_dead(letter, where)]
+
+    # -- the store itself -----------------------------------------------------------------------------------------------
+    async def violations(self) -> list[str]:
+        tables = self._tables
+        return [
+            f"job {job.id}: {rule}"
+            for job in tables.jobs.values()
+            for rule in broken_rules(_job_row(tables, job))
+        ]
+
+    async def health(self) -> dict[str, Any]:
+        return {"store": "memory", "durable": False}
+
+
+def _job_row(tables: Tables, job: Job) -> JobRow:
+    live = job.live
+    told = live is not None and live.percent is not None
+    result, artefact = split_result(job.result)
+    return JobRow(
+        id=job.id,
+        task=job.lane.task,
+        queue=job.lane.queue,
+        owner=job.spec.owner,
+        priority=job.spec.priority,
+        state=job.state,
+        generation=job.generation,
+        epoch=job.epoch,
+        attempt=job.attempt,
+        max_attempts=job.spec.max_attempts,
+        crashes=job.crashes,
+        run_at=job.run_at,
+        created_at=job.created_at,
+        queued_at=job.queued_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        last_attempt_at=job.last_attempt_at,
+        updated_at=job.updated_at,
+        deadline_at=job.deadline_at,
+        expired_at=job.expired_at,
+        leased_by=live.session.worker if live else None,
+        lease_expires_at=_lease_end(tables, live) if live else None,
+        error_code=job.error.code if job.error else None,
+        error_message=job.error.message if job.error else None,
+        last_failure=job.last_failure,
+        retry_type=job.retry_type,
+        manual_retry_count=job.manual_retry_count,
+        result=json.loads(result) if result is not None else None,
+        artefact=artefact,
+        tags=job.spec.tags,
+        payload=json.loads(job.payload),
+        progress={"percent": live.percent, "message": live.message} if live and told else None,
+        key=own_key(job.spec.key),
+    )
+
+
+def _lease_end(tables: Tables, live: Live) -> datetime:
+    now, kept = tables.clock.monotonic(), tables.sessions.get(live.session.id)
+    ends = now if kept is None else kept.until
+    left = min(ends, live.run_until if live.run_until is not None else ends) - now
+    return tables.clock.now() + timedelta(seconds=left)
+
+
+def _matches(job: Job, where: JobFilter) -> bool:
+    return (
+        not (hides_internal(where) and is_internal(job.lane.task))
+        and (not where.states or job.state in where.states)
+        and (not where.tasks or job.lane.task in where.tasks)
+        and (not where.queues or job.lane.queue in where.queues)
+        and (where.owner is None or job.spec.owner == where.owner)
+        and (where.tag is None or where.tag in job.spec.tags)
+        and (not where.args or where.args.items() <= json.loads(job.payload).items())
+        and _within(job.created_at, where.created_after, where.created_before)
+        and (where.error_code is None or (job.error is not None and job.error.code == where.error_code))
+        and (where.key is None or own_key(job.spec.key) == where.key)
+    )
+
+
+def _matches_dead(letter: DeadLetter, where: DeadLetterFilter) -> bool:
+    return (
+        not (hides_internal(where) and is_internal(letter.task))
+        and (not where.tasks or letter.task in where.tasks)
+        and (not where.queues or letter.queue in where.queues)
+        and (not where.reasons or letter.reason in where.reasons)
+        and (where.fingerprint is None or letter.fingerprint == where.fingerprint)
+        and (where.owner is None or letter.owner == where.owner)
+        and (not where.ids or letter.id in where.ids)
+        and _within(letter.at, where.died_after, where.died_before)
+    )
+
+
+def _within(at: datetime, after: datetime | None, before: datetime | None) -> bool:
+    return (after is None or at >= after) and (before is None or at < before)

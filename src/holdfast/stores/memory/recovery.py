@@ -1,0 +1,139 @@
+"""What housekeeping does: leases that ran out, deadlines that passed, records that were kept long enough."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+
+from holdfast.domain.credit import Standing
+from holdfast.domain.job import Expired, JobId, Lease
+from holdfast.domain.moves import FINISHED, Kind, State
+from holdfast.domain.verdict import Bury, RetryAfter
+from holdfast.engine.ports import Reclaim, Retention
+from holdfast.stores.encoding import OVERRUN_MARGIN, said
+from holdfast.stores.memory.outcomes import apply, time_out_one
+from holdfast.stores.memory.tables import Job, Live, Tables
+
+
+# -- leases ---------------------------------------------------------------------------------------------------------------
+def expired(tables: Tables, limit: int) -> list[Expired]:
+    found: list[Expired] = []
+    for job in tables.jobs.values():
+        lost, overran = ran_out(tables, job)
+        if (lost or overran) and job.live is not None and len(found) < limit:
+            found.append(_expired(job, job.live, overran=not lost))
+    return found
+
+
+def _expired(job: Job, live: Live, *, overran: bool) -> Expired:
+    return Expired(
+        lease=Lease(job.id, job.epoch),
+        lane=job.lane,
+        attempt=job.attempt,
+        max_attempts=job.spec.max_attempts,
+        crashes=job.crashes,
+        max_crashes=job.spec.max_crashes,
+        worker=live.session.worker,
+        overran=overran,
+    )
+
+
+def stuck(
+    tables: Tables,
+    limits: Mapping[str, timedelta],
+    limit: int,
+    owner: str | None = None,
+    ids: Collection[str] | None = None,
+) -> list[Expired]:
+    now = tables.clock.monotonic()
+    found = [
+        (live.began, _expired(job, live, overran=False))
+        for job in tables.jobs.values()
+        if (live := job.live) is not None
+        and (most := limits.get(job.lane.task)) is not None
+        and now - live.began > most.total_seconds()
+        and tables.is_live(live.session)
+        and (live.run_until is None or now <= live.run_until)
+        and (owner is None or job.spec.owner == owner)
+        and (ids is None or job.id in ids)
+    ]
+    return [one for _, one in sorted(found)[:limit]]
+
+
+def ran_out(tables: Tables, job: Job) -> tuple[bool, bool]:
+    """(the worker was lost, the attempt overran)"""
+    if job.live is None:
+        return False, False
+    until = job.live.run_until
+    overran = until is not None and tables.clock.monotonic() > until + OVERRUN_MARGIN.total_seconds()
+    return not tables.is_live(job.live.session), overran
+
+
+def reclaim(tables: Tables, reclaims: Sequence[Reclaim], stuck: bool = False) -> int:
+    """Guarded twice: the lease must still be the current one, and must still have run out, unless it is *stuck*."""
+    done = 0
+    for lease, verdict, crashed, by in reclaims:
+        job = tables.jobs.get(lease.job_id)
+        if job is None or not job.holds(lease):
+            continue
+        lost, overran = ran_out(tables, job)
+        if stuck or (lost if crashed else overran and not lost):
+            assert isinstance(verdict, (RetryAfter, Bury)), (
+                f"a reclaim ends in line or in the grave: {verdict}"
+            )
+            apply(tables, job, verdict, outcome="reclaimed", error_code=verdict.failure.code, **said(by))
+            done += 1
+    return done
+
+
+# -- deadlines --------------------------------------------------------------------------------------------------------------
+def time_out(tables: Tables, limit: int, skip: int) -> list[JobId]:
+    now = tables.clock.now()
+    late = [
+        (job.deadline_at, job.id, job)
+        for job in tables.jobs.values()
+        if job.state not in FINISHED and job.deadline_at is not None and now > job.deadline_at
+    ]
+    passed = [job for *_, job in sorted(late, key=lambda one: one[:2])][skip : skip + limit]
+    for job in passed:
+        time_out_one(tables, job)
+    return [job.id for job in passed]
+
+
+# -- retention ------------------------------------------------------------------------------------------------------------
+def purge(tables: Tables, task: str | None, keep: Retention, limit: int, but: Collection[str]) -> int:
+    now, done = tables.clock.now(), 0
+    for job in list(tables.jobs.values()):
+        if job.finished_at is None or done >= limit:
+            continue
+        if job.lane.task != task if task else job.lane.task in but:
+            continue
+        if job.artefacts:  # they are deleted first
+            continue
+        if keep.jobs is not None and job.finished_at <= now - keep.jobs and job.dead is None:
+            _forget(tables, job)
+            done += 1
+        elif (
+            keep.results is not None
+            and job.state is State.COMPLETE
+            and job.expired_at is None
+            and job.finished_at <= now - keep.results
+        ):
+            job.result, job.expired_at, job.updated_at = None, now, now
+            tables.record(Kind.expired, job)
+            done += 1
+    if keep.events is not None and task is None:
+        kept = [event for event in tables.events if event.at > now - keep.events]
+        done += len(tables.events) - len(kept)
+        tables.events = kept
+    return done
+
+
+def _forget(tables: Tables, job: Job) -> None:
+    del tables.jobs[job.id]
+    if job.spec.dedupe and tables.dedupe.get(job.spec.dedupe) == job.id:
+        del tables.dedupe[job.spec.dedupe]
+    for generation in range(1, job.generation + 1):  # what it has paid is in the ledger, which stays
+        _, standing = tables.ledger.holds.get((job.id, generation), (None, Standing.HELD))
+        if standing is not Standing.HELD:
+            del tables.ledger.holds[job.id, generation]

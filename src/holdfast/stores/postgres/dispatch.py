@@ -1,0 +1,92 @@
+"""The part of the port that `holdfast.engine.dispatch` describes: jobs that a broker hands out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from holdfast.domain.job import Claimed, JobId, Lane, Session
+from holdfast.domain.moves import Kind
+from holdfast.engine.dispatch import Depth, Entry, Hint
+from holdfast.stores.encoding import MOST_PER_EVENT
+from holdfast.stores.postgres.claims import claimed
+from holdfast.stores.postgres.ids import is_uuid
+from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.outbox import Outbox
+from holdfast.stores.postgres.runner import UNDONE
+
+_NOTHING = timedelta()
+_FIRST_ID = "00000000-0000-0000-0000-000000000000"
+_READY = "SELECT id, generation, lane, prio, NULL::interval AS delay FROM holdfast.ready WHERE key IS NULL"
+_LATER = (
+    "SELECT id, generation, lane, prio, run_at - holdfast.clock() AS delay FROM holdfast.deferred"
+    " WHERE key IS NULL"
+)
+
+
+class Hints(Outbox):
+    async def claim_jobs(self, session: Session, hints: Collection[Hint]) -> list[Claimed]:
+        wanted = [hint for hint in dict.fromkeys(hints) if is_uuid(hint.job_id)][:MOST_PER_EVENT]
+        if not wanted:
+            return []
+        # Sent again only when the server undid it: see `claim`.
+        return await self._runner.run("claim", lambda db: self._claim_jobs(db, session, wanted), again=UNDONE)
+
+    async def _claim_jobs(
+        self, connection: asyncpg.Connection[Any], session: Session, hints: list[Hint]
+    ) -> list[Claimed]:
+        move = self._move(connection)
+        if not any(Kind.processing in kinds for kinds, _ in self.hooks):
+            return await _take(move, session, hints)
+        async with connection.transaction():
+            taken = await _take(move, session, hints)
+            for one in taken:
+                move.tell(Kind.processing, one.lease, one.attempt, {"worker": session.worker})
+            await move.tell_hooks()
+        return taken
+
+    async def waiting(self, ids: Collection[JobId]) -> list[Entry]:
+        asked = [one for one in dict.fromkeys(ids) if is_uuid(one)]
+        return await self._entries(
+            f"{_READY} AND id = ANY ($1::uuid[]) UNION ALL {_LATER} AND id = ANY ($1::uuid[])", asked
+        )
+
+    async def all_waiting(self, *, after: JobId | None, limit: int) -> list[Entry]:
+        page = "AND id > $1::uuid ORDER BY id LIMIT $2::int"
+        sql = f"SELECT * FROM (({_READY} {page}) UNION ALL ({_LATER} {page})) x ORDER BY id LIMIT $2::int"
+        return await self._entries(sql, after or _FIRST_ID, limit)
+
+    async def due_soon(self, within: timedelta, limit: int) -> list[Entry]:
+        sql = f"{_LATER} AND run_at > holdfast.clock() AND run_at <= holdfast.clock() + $1::interval ORDER BY run_at, id LIMIT $2::int"
+        return await self._entries(sql, within, limit)
+
+    async def count_waiting(self) -> dict[Lane, Depth]:
+        rows = await self._rows(
+            "SELECT lane, sum(due)::bigint, sum(later)::bigint FROM ("
+            " SELECT lane, count(*) AS due, 0 AS later FROM holdfast.ready WHERE key IS NULL GROUP BY lane UNION ALL"
+            " SELECT lane, 0, count(*) FROM holdfast.deferred WHERE key IS NULL GROUP BY lane) x GROUP BY lane"
+        )
+        lane_of = await self._look(lambda db: self._lanes.by_number(db, [number for number, _, _ in rows]))
+        return {lane_of[number]: Depth(due, later) for number, due, later in rows}
+
+    async def _entries(self, sql: str, *parameters: Any) -> list[Entry]:
+        async def look(connection: asyncpg.Connection[Any]) -> list[Entry]:
+            rows = await connection.fetch(sql, *parameters)
+            lane_of = await self._lanes.by_number(connection, [row["lane"] for row in rows])
+            return [
+                Entry(JobId(str(job_id)), generation, lane_of[lane], -prio, max(delay or _NOTHING, _NOTHING))
+                for job_id, generation, lane, prio, delay in rows
+            ]
+
+        return await self._look(look)
+
+
+async def _take(move: Move, session: Session, hints: list[Hint]) -> list[Claimed]:
+    rows = await move.run(
+        "claim_jobs", session.id, [hint.job_id for hint in hints], [hint.generation for hint in hints]
+    )
+    lane_of = await move.lanes.by_number(move.connection, [row["lane"] for row in rows])
+    return [claimed(row, lane_of) for row in rows]

@@ -1,0 +1,47 @@
+"""Jobs that are executed outside: claimed by their id, and what comes for them when they have ended."""
+
+from __future__ import annotations
+
+from holdfast.domain.external import late_key, why_late
+from holdfast.domain.job import Claimed, JobId, Lease, Session
+from holdfast.domain.moves import Kind, State
+from holdfast.domain.verdict import Verdict
+from holdfast.engine.ports import Answer
+from holdfast.stores.postgres.claims import claimed
+from holdfast.stores.postgres.lanes import LaneNumbers
+from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.notes import note
+from holdfast.stores.postgres.outcomes import CANCELLED, FAILED, keep_late
+
+_STATES = {FAILED: State.FAILED, CANCELLED: State.CANCELLED}
+
+
+async def claim_job(
+    move: Move, lanes: LaneNumbers, session: Session, job_id: JobId, generation: int
+) -> Claimed | None:
+    for row in await move.run("claim_job", session.id, job_id, generation):
+        one = claimed(row, await lanes.by_number(move.connection, [row["lane"]]))
+        move.tell(Kind.processing, one.lease, one.attempt, {"worker": session.worker})
+        return one
+    return None
+
+
+async def settle_unheld(move: Move, job_id: JobId, generation: int, verdict: Verdict, by: str) -> Answer:
+    ended = await move.connection.fetchrow(
+        "SELECT state, epoch, attempt, generation, error_code FROM holdfast.done WHERE job_id = $1::uuid",
+        job_id,
+    )
+    if ended is None or ended["generation"] != generation:
+        told = {"by": by, "generation": generation}
+        await note(move, job_id, Kind.stale_write, f"generation {generation}", told)
+        return Answer.STALE
+    reason = why_late(_STATES.get(ended["state"], State.COMPLETE), ended["error_code"])
+    if reason is None:
+        return Answer.REPEATED
+    last = await move.connection.fetchrow(
+        "SELECT epoch, outcome, generation FROM holdfast.attempt WHERE job_id = $1::uuid AND epoch = $2",
+        job_id,
+        ended["epoch"],
+    )
+    key = late_key(generation, None if last is None else tuple(last))
+    return await keep_late(move, Lease(job_id, key), ended["attempt"], reason, verdict)

@@ -1,0 +1,82 @@
+"""What errands ask of PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from holdfast.domain.external_task import Waiting
+from holdfast.domain.job import JobId
+from holdfast.domain.outbox import NewMessage
+from holdfast.engine.ports import Transaction
+from holdfast.stores.external_tasks import waiting_jobs
+from holdfast.stores.postgres.enqueue_plan import SQL
+from holdfast.stores.postgres.outbox import publish_parameters
+from holdfast.stores.postgres.times import moment
+
+_FIRST = "00000000-0000-0000-0000-000000000000"
+_SINCE = """greatest(j.created_at, g.queued_at, CASE WHEN isfinite(w.run_at) THEN w.run_at END,
+                     (SELECT max(a.ended_at) FROM holdfast.attempt a WHERE a.job_id = w.id))"""
+#: $1 is always the tasks.
+_HELD = (
+    "(SELECT holdfast.held_lanes(ARRAY(SELECT id FROM holdfast.lane WHERE task = ANY ($1::text[])), false))"
+)
+_SELECT = f"""SELECT w.id, n.task, w.generation, w.attempt, j.payload, j.version, j.trace, {_SINCE},
+       w.due AND w.lane <> ALL ({_HELD}::int[]), w.deadline_at"""
+_REST = "JOIN holdfast.job j ON j.id = w.id LEFT JOIN holdfast.life g ON g.job_id = w.id"
+_WAITING = f"""{_SELECT}
+  FROM (SELECT id, lane, generation, attempt, run_at, deadline_at, true AS due FROM holdfast.ready WHERE id = ANY ($2::uuid[])
+        UNION ALL
+        SELECT id, lane, generation, attempt, run_at, deadline_at, false FROM holdfast.deferred WHERE id = ANY ($2::uuid[])) w
+  JOIN holdfast.lane n ON n.id = w.lane {_REST} WHERE n.task = ANY ($1::text[])"""
+_COME_DUE = f"""{_SELECT}
+  FROM holdfast.lane n CROSS JOIN LATERAL (SELECT *, true AS due FROM holdfast.ready r WHERE r.lane = n.id) w {_REST}
+ WHERE n.task = ANY ($1::text[]) AND w.id > $2::uuid
+   AND CASE WHEN w.attempt = 0 THEN w.generation > 1 OR w.run_at IS NOT NULL OR w.key IS NOT NULL
+            ELSE (SELECT a.outcome FROM holdfast.attempt a WHERE a.job_id = w.id ORDER BY a.epoch DESC LIMIT 1)
+                 IN ('reclaimed', 'retry') END
+ ORDER BY w.id LIMIT $3::int"""
+_UNTOLD = f"""{_SELECT}
+  FROM holdfast.lane n CROSS JOIN LATERAL (SELECT *, true AS due FROM holdfast.ready r WHERE r.lane = n.id) w {_REST}
+ WHERE n.task = ANY ($1::text[]) AND w.id > $2::uuid AND w.attempt = 0
+   AND NOT EXISTS (SELECT FROM holdfast.outbox o WHERE o.id = concat(w.id, '.', w.generation))
+   AND NOT EXISTS (SELECT FROM holdfast.outbox_sent s WHERE s.id = concat(w.id, '.', w.generation))
+ ORDER BY w.id LIMIT $3::int"""
+_OVERDUE = f"""{_SELECT}
+  FROM unnest($1::text[], $2::interval[]) AS t(task, span) JOIN holdfast.lane n ON n.task = t.task
+       CROSS JOIN LATERAL (SELECT *, true AS due FROM holdfast.ready r WHERE r.lane = n.id) w {_REST}
+ WHERE w.id > $3::uuid AND {_SINCE} <= (SELECT holdfast.clock()) - t.span
+ ORDER BY w.id LIMIT $4::int"""
+_KNOWN = """SELECT id FROM holdfast.outbox WHERE id = ANY ($1::text[])
+            UNION ALL SELECT id FROM holdfast.outbox_sent WHERE id = ANY ($1::text[])"""
+
+
+class PostgresErrands:
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    async def now(self) -> datetime:
+        return await self._transaction.now()
+
+    async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[Waiting]:
+        return await self._jobs(_WAITING, list(tasks), list(job_ids))
+
+    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+        return await self._jobs(_COME_DUE, list(tasks), after or _FIRST, limit)
+
+    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+        return await self._jobs(_UNTOLD, list(tasks), after or _FIRST, limit)
+
+    async def overdue(self, tasks: Mapping[str, timedelta], after: str, limit: int) -> list[Waiting]:
+        return await self._jobs(_OVERDUE, list(tasks), list(tasks.values()), after or _FIRST, limit)
+
+    async def known(self, message_ids: Collection[str]) -> set[str]:
+        return {name for (name,) in await self._transaction.execute(_KNOWN, list(message_ids))}
+
+    async def publish(self, messages: Sequence[NewMessage]) -> None:
+        # Relays are told in this very transaction: whose it is, and when it commits, is not known here.
+        await self._transaction.execute(SQL["publish"], *publish_parameters(messages, ring=True))
+
+    async def _jobs(self, sql: str, *parameters: Any) -> list[Waiting]:
+        return waiting_jobs(await self._transaction.execute(sql, *parameters), moment)

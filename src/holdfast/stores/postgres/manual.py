@@ -1,0 +1,206 @@
+"""What people do with a job: cancel it, retry it, discard its dead letter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+from holdfast.domain.job import Edit, JobId, Lease
+from holdfast.domain.judgements import retry_refusal
+from holdfast.domain.moves import Kind, State
+from holdfast.domain.precondition import Proviso
+from holdfast.domain.verdict import Failure, RetryAfter
+from holdfast.engine.ports import Stuck
+from holdfast.errors import Conflict, UnknownJob
+from holdfast.stores.encoding import (
+    key_is_taken,
+    lost_failure,
+    no_dead_letter,
+    not_cancellable,
+    said,
+    to_json,
+)
+from holdfast.stores.postgres import outcomes
+from holdfast.stores.postgres.enqueue_plan import SQL
+from holdfast.stores.postgres.ids import known
+from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.outcomes import ANY, CANCELLED, Back, End
+from holdfast.stores.postgres.preconditions import WRITTEN, check
+from holdfast.stores.postgres.recovery import bury_lost, ran_out
+
+
+async def cancel(move: Move, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
+    if await _was_done(move, known(job_id), proviso):
+        return
+    await check(move, job_id, proviso)
+    line = End(known(job_id), None, said(by, reason, proviso.token))
+    # A claim may move the job from line to lease between our look and our hand: then look again.
+    for _ in range(20):
+        if await outcomes.end(
+            move, [line], CANCELLED, Kind.cancelled, "cancelled", ANY, epochs=None, crashes=0
+        ):
+            return
+        state = await move.state(job_id)
+        if state not in (State.QUEUED, State.PROCESSING):
+            raise not_cancellable(job_id, state)
+    raise Conflict(f"job {job_id} moves too fast to be cancelled; try again")
+
+
+async def retry(
+    move: Move,
+    job_id: JobId,
+    by: str,
+    kind: Kind,
+    forget: Collection[str] | None,
+    queue: str | None,
+    edit: Edit | None,
+    priority: int | None,
+    proviso: Proviso,
+    stuck: Stuck | None,
+) -> int:
+    if await _was_done(move, known(job_id), proviso):
+        return int(await move.connection.fetchval(SQL["position"], job_id))
+    lane = None if queue is None else await _lane_in(move, known(job_id), queue)
+    await _take_key(move, known(job_id))
+    await check(move, job_id, proviso)  # after the key: all retries lock them in this order
+    if kind is Kind.redriven:
+        await _must_be_dead(move, job_id)
+    meta = said(by, token=proviso.token, edit=edit, priority=priority)
+    await _change(move, job_id, edit, priority)
+    await _end_last_attempt(move, job_id, by, stuck)
+    ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
+    if ended:
+        move.tell(kind, Lease(job_id, ended[0][0]), 0, meta)
+    elif not await _hasten(move, job_id, kind, by, meta, stuck, priority):
+        raise Conflict(retry_refusal(job_id, await move.state(job_id)))
+    if forget is not None or edit is not None:
+        await move.forget_steps(job_id, forget)
+    await move.run("grant", None)
+    return int(await move.connection.fetchval(SQL["position"], job_id))
+
+
+async def _change(move: Move, job_id: JobId, edit: Edit | None, priority: int | None) -> None:
+    """Write what the job has from this move on: a refusal undoes it."""
+    if edit is not None:
+        await move.connection.execute(
+            "UPDATE holdfast.job SET payload = $2, version = $3::smallint WHERE id = $1",
+            job_id,
+            edit.payload,
+            edit.version,
+        )
+    if priority is not None:
+        await move.connection.execute(
+            "UPDATE holdfast.job SET prio = $2::smallint WHERE id = $1", job_id, -priority
+        )
+
+
+async def _must_be_dead(move: Move, job_id: JobId) -> None:
+    """Not locked: a retry right after the letter was discarded is one of a failed job."""
+    if not await move.connection.fetchval("SELECT 1 FROM holdfast.dead_letter WHERE job_id = $1", job_id):
+        await move.state(job_id)
+        raise no_dead_letter(job_id)
+
+
+async def _was_done(move: Move, job_id: JobId, proviso: Proviso) -> bool:
+    """Whether this very call was carried out before, and only its answer was lost (E6)."""
+    if proviso.token is None:
+        return False
+    sql = "SELECT 1 FROM holdfast.event WHERE job_id = $1 AND metas[1] ->> 'token' = $2"
+    return await move.connection.fetchval(sql, job_id, proviso.token) is not None
+
+
+async def _lost(move: Move, job_id: JobId, stuck: Stuck | None) -> list[tuple[Lease, Failure, int | None]]:
+    """The lease that is taken from its worker, why, and the crash it counts as, if it does."""
+    found = (await ran_out(move, [job_id])).items()
+    lost = [(lease, lost_failure(overran=overran), None if overran else 1) for lease, overran in found]
+    return lost or ([] if stuck is None else [(stuck.lease, stuck.failure, None)])
+
+
+async def _end_last_attempt(move: Move, job_id: JobId, by: str, stuck: Stuck | None) -> None:
+    """A stuck job that has no attempt left ends here; the retry then begins anew."""
+    for lease, lost, crashes in await _lost(move, job_id, stuck):
+        spent = await move.connection.fetchval(
+            "SELECT l.attempt >= j.max_attempts FROM holdfast.lease l JOIN holdfast.job j ON j.id = l.job_id WHERE j.id = $1",
+            job_id,
+        )
+        if spent:
+            await bury_lost(move, lease, lost, crashes, by)
+
+
+async def _lane_in(move: Move, job_id: JobId, queue: str) -> int:
+    """The lane of the job's task in another queue."""
+    number = await move.connection.fetchval(
+        "SELECT coalesce(g.lane, j.lane) FROM holdfast.job j LEFT JOIN holdfast.life g ON g.job_id = j.id WHERE j.id = $1",
+        job_id,
+    )
+    if number is None:
+        raise UnknownJob(job_id)
+    lane = (await move.lanes.by_number(move.connection, [number]))[number]
+    return await move.lanes.number(move.connection, lane._replace(queue=queue))
+
+
+async def _take_key(move: Move, job_id: JobId) -> None:
+    """The dedupe key is taken again, or its holder is named. Only for a job that a retry would bring back."""
+    digest = await move.connection.fetchval(
+        "SELECT j.dedupe FROM holdfast.job j JOIN holdfast.done f ON f.job_id = j.id WHERE j.id = $1 AND f.state IN (4, 5)",
+        job_id,
+    )
+    if digest is None:
+        return
+    await move.connection.execute("SELECT 1 FROM holdfast.dedupe WHERE digest = $1 FOR UPDATE", digest)
+    twin = await move.connection.fetchval(SQL["twin"], digest)
+    if twin is not None and str(twin) != job_id:
+        raise key_is_taken(job_id, str(twin))
+    await move.connection.execute(
+        "INSERT INTO holdfast.dedupe (digest, job_id) VALUES ($1, $2)"
+        " ON CONFLICT (digest) DO UPDATE SET job_id = excluded.job_id", digest, job_id,
+    )  # fmt: skip
+
+
+async def _hasten(
+    move: Move,
+    job_id: JobId,
+    kind: Kind,
+    by: str,
+    meta: dict[str, Any],
+    stuck: Stuck | None,
+    priority: int | None,
+) -> bool:
+    """Waiting or stuck → due now, in the same generation."""
+    for lease, lost, crashes in await _lost(move, job_id, stuck):
+        # Deferred for a moment: hastened just below.
+        back = RetryAfter(timedelta(hours=1), lost)
+        told = {"error_code": lost.code, **said(by)}
+        line = Back(lease, back, "reclaimed", crashes, told)
+        await outcomes.into_line(move, Kind.reclaimed, [line], any_deadline=True)
+    rows = await move.run("hasten", job_id, int(kind), to_json(meta), None if priority is None else -priority)
+    for attempt, epoch in rows:
+        move.tell(kind, Lease(job_id, epoch), attempt, meta)
+    return bool(rows)
+
+
+async def discard(move: Move, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
+    if await _was_done(move, known(job_id), proviso):
+        return
+    # One statement: events are numbered by their transactions, and with the letter taken in one and the event told in the next,
+    # a retry that had to wait for it could be told of before it. So the version is compared in it too: whoever makes another
+    # takes this letter away.
+    meta = said(by, reason, proviso.token)
+    row = await move.connection.fetchrow(
+        "WITH f AS (SELECT job_id, epoch FROM holdfast.done WHERE job_id = $1::uuid"
+        f"          AND ($4::text[] IS NULL OR ({WRITTEN}) = ANY ($4::text[]))),"
+        " b AS (DELETE FROM holdfast.dead_letter d USING f WHERE d.job_id = f.job_id"
+        "       RETURNING d.job_id, f.epoch, d.attempts::smallint AS attempts),"
+        " e AS (INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id)"
+        "       SELECT holdfast.event_number(), holdfast.clock(), $2::smallint, ARRAY[job_id], ARRAY[epoch], ARRAY[attempts],"
+        "              ARRAY[$3::jsonb], job_id FROM b)"
+        " SELECT epoch, attempts FROM b", known(job_id), int(Kind.discarded), to_json(meta),
+        None if proviso.versions is None else [str(version) for version in proviso.versions],
+    )  # fmt: skip
+    if row is None:
+        await check(move, job_id, proviso)
+        await move.state(job_id)
+        raise no_dead_letter(job_id)
+    epoch, attempts = row
+    move.tell(Kind.discarded, Lease(job_id, epoch), attempts, meta)

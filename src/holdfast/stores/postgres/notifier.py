@@ -1,0 +1,134 @@
+"""Wake-ups: NOTIFY as a hint, in a transaction of its own, never in the one that enqueues.
+
+A NOTIFY inside the enqueue would make every commit of the database wait for every other (it holds a lock through the
+fsync). So it is sent after the commit, at once when none was sent lately, then at most every few milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from typing import Any
+
+import asyncpg
+
+from holdfast.engine.ports import Clock
+from holdfast.errors import StoreError
+from holdfast.stores.postgres.connections import Lines, abandon
+from holdfast.stores.postgres.driver_errors import DRIVER_ERRORS
+
+CHANNEL = "holdfast"
+#: What is said with it when jobs with keys have arrived in a transaction of a caller's: nobody has let them into line yet.
+KEYS = "keys"
+PAUSE = 0.01
+RELISTEN = 5.0
+
+
+class Bell:
+    def __init__(self, lines: Lines, clock: Clock, channel: str = CHANNEL) -> None:
+        self._lines, self._clock, self._channel = lines, clock, channel
+        self._events: dict[Hashable, asyncio.Event] = {}
+        self.rings = 0  #: heard here, so far
+        self.calls = 0  #: those of them that may mean new work
+        self._sending: asyncio.Task[None] | None = None
+        self._wanted = False
+        self._listener: asyncpg.Connection[Any] | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._listen_after = 0.0
+        self.closed = False  #: whoever waits on while the store is closed must not make us listen again
+        self.keys_wait = False  #: `grant` should run before the next claim
+
+    def ring_here(self) -> None:
+        """Wake who waits in this process."""
+        self.rings += 1
+        for event in self._events.values():
+            event.set()
+
+    def ring(self) -> None:
+        """Wake who waits here and elsewhere."""
+        self.calls += 1
+        self.ring_here()
+        self._wanted = True
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._send())
+
+    async def _send(self) -> None:
+        try:
+            while self._wanted:
+                self._wanted = False
+                try:
+                    async with self._lines.take("notify") as connection:
+                        # A hint need not wait for the disk. Said with it: a pooler keeps no settings of ours.
+                        await connection.execute(
+                            f"SET LOCAL synchronous_commit = off; NOTIFY {self._channel}"
+                        )
+                except StoreError:
+                    return  # a hint: whoever waits will look by itself
+                await self._clock.sleep(PAUSE)
+        finally:
+            self._sending = None
+
+    async def wait(self, timeout: float, *, listen: bool = True, who: Hashable = None) -> None:
+        """Until somebody rings, or *timeout*. Each *who* is told of every ring, also of one before it waits."""
+        event = self._events.get(who)
+        if event is None:
+            event = self._events[who] = asyncio.Event()
+            if self.rings:  # it may have been meant
+                event.set()
+        if listen:
+            self._keep_listening()
+        try:
+            async with asyncio.timeout(timeout):
+                await event.wait()
+        except TimeoutError:
+            return
+        finally:
+            event.clear()
+
+    def _keep_listening(self) -> None:
+        """Keep one listening connection; without it (a pooler, a lost line) the poll goes on alone."""
+        if self.closed or self._lines.pooled or self._connecting is not None:
+            return
+        lost = self._listener is None or self._listener.is_closed()
+        if lost and self._clock.monotonic() >= self._listen_after:
+            self._listen_after = self._clock.monotonic() + RELISTEN
+            # In a task of its own: whoever waits may be called away before the connection stands.
+            self._connecting = asyncio.ensure_future(self._listen())
+
+    async def _listen(self) -> None:
+        try:
+            self._listener = await self._lines.connect()
+            await self._listener.add_listener(self._channel, self._heard)
+            self.keys_wait = True  # for what was sent before we listened
+            self.ring_here()
+        except (StoreError, *DRIVER_ERRORS):
+            if self._listener is not None:
+                self._listener.terminate()
+        finally:
+            self._connecting = None
+
+    def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
+        self.keys_wait = self.keys_wait or payload == KEYS
+        self.calls += 1
+        self.ring_here()
+
+    def abandon(self) -> None:
+        """The event loop is gone, and its tasks with it."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            abandon(listener)
+
+    async def close(self) -> None:
+        self.closed = True
+        tasks = [task for task in (self._sending, self._connecting) if task is not None]
+        if tasks:  # the driver complains about a connection that is given up while it is made
+            await asyncio.wait(tasks, timeout=1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listener is not None:
+            listener, self._listener = self._listener, None
+            try:
+                await listener.close(timeout=2)
+            except DRIVER_ERRORS:
+                listener.terminate()

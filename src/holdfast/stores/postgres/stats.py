@@ -1,0 +1,46 @@
+"""How many jobs there are, for those who ask every few seconds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from holdfast.domain.job import Lane
+from holdfast.domain.stats import OF_LATE, ROWS_OF_LATE, Census, Line
+from holdfast.stores.postgres.enqueue_plan import SQL
+
+#: The delayed are looked through in the order of their time, so many at the most: those that wait for their key are passed by.
+_LOOKED_AT = 1000
+
+
+async def census(connection: asyncpg.Connection[Any], most: int) -> Census:
+    rows = await connection.fetch(SQL["census"], most)
+    [(delayed, overdue, dead)] = await connection.fetch(
+        """SELECT (SELECT count(*) FROM (SELECT 1 FROM holdfast.deferred LIMIT $1::bigint) x),
+                  (SELECT holdfast.clock() - min(x.run_at)
+                     FROM (SELECT run_at, key FROM holdfast.deferred WHERE run_at <= holdfast.clock()
+                            ORDER BY run_at, id LIMIT $2::int) x WHERE x.key IS NULL),
+                  (SELECT count(*) FROM (SELECT 1 FROM holdfast.dead_letter LIMIT $1::bigint) x)""",
+        most,
+        _LOOKED_AT,
+    )
+    [(retried, in_vain)] = await connection.fetch(
+        """SELECT count(*), count(*) FILTER (WHERE x.kind <> 3)
+             FROM (SELECT kind, at, attempts FROM holdfast.event ORDER BY seq DESC LIMIT $1::int) x, unnest(x.attempts) a
+            WHERE a > 1 AND x.kind IN (3, 4, 5) AND x.at > holdfast.clock() - $2::interval""",
+        ROWS_OF_LATE,
+        OF_LATE,
+    )
+    return Census(
+        lines={
+            Lane(*row[:5]): Line(waiting=row["waiting"], active=row["active"] or 0, oldest=row["oldest"])
+            for row in rows
+        },
+        delayed=delayed,
+        overdue=overdue or timedelta(),
+        dead_letters=dead,
+        retried=retried,
+        retried_in_vain=in_vain,
+    )
