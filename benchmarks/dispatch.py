@@ -19,8 +19,8 @@ import asyncpg
 from redis.asyncio import Redis
 
 from holdfast.dispatch.redis import RedisDispatch
-from holdfast.domain.job import Batch, JobId, JobSpec, Lane, NewJob
-from holdfast.engine.dispatch import Entry, Hint
+from holdfast.domain.job import JobBatch, JobId, JobSpec, Lane, NewJob
+from holdfast.engine.dispatch import DispatchEntry, DispatchHint
 from holdfast.engine.ports import Store
 from holdfast.wiring import SystemClock, SystemIds, SystemThreads, make_store
 from tests.services import keeper
@@ -68,7 +68,9 @@ async def redis(jobs: int, verbs: int) -> bool:
         began = time.perf_counter()
         ids = [_ids.job_id() for _ in range(jobs)]
         for start in range(0, jobs, BULK):
-            await dispatch.offer([Entry(job_id, 1, LANE, 0, later()) for job_id in ids[start : start + BULK]])
+            await dispatch.offer(
+                [DispatchEntry(job_id, 1, LANE, 0, later()) for job_id in ids[start : start + BULK]]
+            )
         client: Any = Redis.from_url(server.url())
         memory = (await client.info("memory"))["used_memory"] / jobs
         await client.aclose()
@@ -76,13 +78,13 @@ async def redis(jobs: int, verbs: int) -> bool:
             f"Redis: {jobs:,} delayed in {time.perf_counter() - began:.0f} s, {memory:.0f} bytes each",
             flush=True,
         )
-        new = [Entry(_ids.job_id(), 1, LANE, 0, later()) for _ in range(verbs)]
+        new = [DispatchEntry(_ids.job_id(), 1, LANE, 0, later()) for _ in range(verbs)]
         fits = [
             await timed("schedule", new, lambda entry: dispatch.offer([entry])),
             await timed("cancel", _chance.sample(ids, verbs), lambda job_id: dispatch.cancel([job_id])),
         ]
         soon = timedelta(milliseconds=1)
-        await dispatch.offer([Entry(_ids.job_id(), 1, LANE, 0, soon) for _ in range(verbs)])
+        await dispatch.offer([DispatchEntry(_ids.job_id(), 1, LANE, 0, soon) for _ in range(verbs)])
         fits.append(await timed("pop what is due", range(verbs), lambda _: dispatch.take([LANE], 1)))
         await dispatch.close()
     return all(fits)
@@ -99,7 +101,7 @@ async def postgres(jobs: int, verbs: int) -> bool:
         for _ in range(0, jobs, BULK):
             some = [_ids.job_id() for _ in range(BULK)]
             spec = JobSpec(lane=LANE, delay=later(), max_attempts=3)
-            await store.enqueue(Batch(some, ['{"url":"https://example.org/"}'] * BULK, spec))
+            await store.enqueue(JobBatch(some, ['{"url":"https://example.org/"}'] * BULK, spec))
             ids += some
         print(f"PostgreSQL: {jobs:,} delayed in {time.perf_counter() - began:.0f} s", flush=True)
         bare = await asyncpg.connect(url)
@@ -117,7 +119,7 @@ async def postgres(jobs: int, verbs: int) -> bool:
         session = await store.open_session("bench", timedelta(hours=1))
         due = [_new(timedelta(milliseconds=1)) for _ in range(verbs)]
         await store.enqueue(due)
-        hints = [[Hint(job.id, 1)] for job in due[: verbs // 2]]
+        hints = [[DispatchHint(job.id, 1)] for job in due[: verbs // 2]]
         fits.append(
             await timed("claim what is due, by hint", hints, lambda hint: store.claim_jobs(session, hint))
         )

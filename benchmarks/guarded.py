@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from holdfast import Holdfast
-from holdfast.domain.guard import Call
+from holdfast.domain.guard import CallPermit
 from holdfast.domain.job import Claimed, JobId, Lease
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.limiter import LimiterPolicy
@@ -112,7 +112,7 @@ async def way(loops: int = 1000, calls: int = 100) -> float:
         best = math.inf
         for _ in range(loops):
             began = time.perf_counter()
-            given = [one for one in worker.enter(service, jobs) if isinstance(one, Call)]
+            given = [one for one in worker.enter(service, jobs) if isinstance(one, CallPermit)]
             for one in given:
                 one.began = engine.clock.monotonic()
             for one in given:

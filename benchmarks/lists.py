@@ -22,7 +22,7 @@ from typing import Any
 
 import psycopg
 
-from holdfast.domain.job import Batch, JobFilter, JobId, JobSpec, Lane
+from holdfast.domain.job import JobBatch, JobFilter, JobId, JobSpec, Lane
 from holdfast.domain.moves import State
 from holdfast.engine.ports import Store
 from holdfast.wiring import SystemClock, SystemIds, SystemThreads, make_store
@@ -75,7 +75,7 @@ async def fill(store: Store, count: int) -> None:
     ids = SystemIds()
     for number, (size, spec) in enumerate(specs(count)):
         payloads = [f'{{"number":{number * BULK + n},"kind":"{n % 100}"}}' for n in range(size)]
-        await store.enqueue(Batch([ids.job_id() for _ in range(size)], payloads, spec))
+        await store.enqueue(JobBatch([ids.job_id() for _ in range(size)], payloads, spec))
 
 
 async def filters(store: Store) -> dict[str, dict[str, Any]]:

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from holdfast.domain.backoff import exponential, fixed, polynomial, table
     from holdfast.domain.breaker import BreakerPolicy
     from holdfast.domain.budget import BudgetPolicy
-    from holdfast.domain.external import Done, Failed, PutBack, Reply, Report
-    from holdfast.domain.external_task import Errand
-    from holdfast.domain.gates import Admit, Asking, Hold, Reject
+    from holdfast.domain.external import Done, Failed, ReportResult, ReportStatus, Requeue
+    from holdfast.domain.external_task import ExternalTask
+    from holdfast.domain.gates import Admit, GateRequest, Hold, Reject
     from holdfast.domain.job import (
-        Artefact,
+        Artifact,
         Attempt,
         DeadLetter,
         Event,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.domain.schedule import Cron, Every
     from holdfast.domain.windows import Window, Windows
     from holdfast.engine.context import THIS_JOB, DependencyCall, Job, current_job
-    from holdfast.engine.ports import Moved, Page, Retention, Transaction
+    from holdfast.engine.ports import MoveNotice, Page, Retention, Transaction
     from holdfast.engine.tasks import Handle, Task
     from holdfast.errors import (
         Conflict,
@@ -60,8 +60,7 @@ __all__ = [
     "MOVES",
     "THIS_JOB",
     "Admit",
-    "Artefact",
-    "Asking",
+    "Artifact",
     "Attempt",
     "BreakerPolicy",
     "BudgetPolicy",
@@ -72,12 +71,13 @@ __all__ = [
     "DependencyCall",
     "DependencyHeld",
     "Done",
-    "Errand",
     "Event",
     "Every",
+    "ExternalTask",
     "Failed",
     "Fatal",
     "Forbidden",
+    "GateRequest",
     "Handle",
     "Hold",
     "Holdfast",
@@ -91,14 +91,14 @@ __all__ = [
     "LimiterPolicy",
     "Limits",
     "Message",
-    "Moved",
+    "MoveNotice",
     "Notice",
     "Page",
     "PayloadError",
-    "PutBack",
     "Reject",
-    "Reply",
-    "Report",
+    "ReportResult",
+    "ReportStatus",
+    "Requeue",
     "ResultExpired",
     "Retention",
     "Retry",
@@ -135,12 +135,12 @@ _HOMES = {
     "table": "holdfast.domain.backoff",
     "BreakerPolicy": "holdfast.domain.breaker",
     "BudgetPolicy": "holdfast.domain.budget",
-    "Errand": "holdfast.domain.external_task",
+    "ExternalTask": "holdfast.domain.external_task",
     "Admit": "holdfast.domain.gates",
-    "Asking": "holdfast.domain.gates",
+    "GateRequest": "holdfast.domain.gates",
     "Hold": "holdfast.domain.gates",
     "Reject": "holdfast.domain.gates",
-    "Artefact": "holdfast.domain.job",
+    "Artifact": "holdfast.domain.job",
     "Attempt": "holdfast.domain.job",
     "DeadLetter": "holdfast.domain.job",
     "Event": "holdfast.domain.job",
@@ -159,9 +159,9 @@ _HOMES = {
     "Undelivered": "holdfast.domain.outbox",
     "Done": "holdfast.domain.external",
     "Failed": "holdfast.domain.external",
-    "PutBack": "holdfast.domain.external",
-    "Reply": "holdfast.domain.external",
-    "Report": "holdfast.domain.external",
+    "Requeue": "holdfast.domain.external",
+    "ReportStatus": "holdfast.domain.external",
+    "ReportResult": "holdfast.domain.external",
     "Retry": "holdfast.domain.policy",
     "Cron": "holdfast.domain.schedule",
     "Every": "holdfast.domain.schedule",
@@ -171,7 +171,7 @@ _HOMES = {
     "Job": "holdfast.engine.context",
     "THIS_JOB": "holdfast.engine.context",
     "current_job": "holdfast.engine.context",
-    "Moved": "holdfast.engine.ports",
+    "MoveNotice": "holdfast.engine.ports",
     "Page": "holdfast.engine.ports",
     "Retention": "holdfast.engine.ports",
     "Transaction": "holdfast.engine.ports",

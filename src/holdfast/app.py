@@ -19,31 +19,31 @@ from holdfast.credits.verbs import Credits
 from holdfast.declaring import Declaring
 from holdfast.domain.job import Enqueued, JobId, NewJob
 from holdfast.domain.lanes import Dependency
-from holdfast.domain.operation import Doing
+from holdfast.domain.operation import OperationAction
 from holdfast.domain.urls import shown
 from holdfast.domain.validation import several, typed, whole, word
-from holdfast.engine.dispatcher import Broker, name_of
+from holdfast.engine.dispatcher import Dispatcher, name_of
 from holdfast.engine.engine import Engine
 from holdfast.engine.engines import Engines
 from holdfast.engine.main_guard import check_import, check_importing, check_main
 from holdfast.engine.observers import Observers
-from holdfast.engine.outbound_calls import Calls
+from holdfast.engine.outbound_calls import OutboundCalls
 from holdfast.engine.outbox_store import PublishesDirectly
 from holdfast.engine.policies.reloading import find
-from holdfast.engine.ports import Artefacts, Clock, RegistersLanes, Retention, Rng, Store
+from holdfast.engine.ports import ArtifactBackend, Clock, RegistersLanes, Retention, Rng, Store
 from holdfast.engine.settings import Settings
 from holdfast.errors import UnknownTask, UsageError
 from holdfast.logs import Log
 from holdfast.maintenance.dispatch import DISPATCH_EVERY as HAND_OUT_EVERY
-from holdfast.maintenance.dispatch import Dispatching as HandingOut
-from holdfast.maintenance.tasks import Duties
+from holdfast.maintenance.dispatch import DispatchFeed as HandingOut
+from holdfast.maintenance.tasks import Maintenance
 from holdfast.portal import Portal, SyncVerbs
 from holdfast.relaying import Relaying
 from holdfast.signals import reload_on_signal, stop_on_signals
 from holdfast.verbs import Verbs
 from holdfast.webhooks.delivery import install as install_webhooks
-from holdfast.webhooks.fanout import DISPATCH_EVERY, Dispatching
-from holdfast.webhooks.notifiers import NOTIFY_EVERY, Notifying
+from holdfast.webhooks.fanout import DISPATCH_EVERY, Fanout
+from holdfast.webhooks.notifiers import NOTIFY_EVERY, NotifierFeed
 from holdfast.webhooks.replay import replay_batch
 from holdfast.wiring import (
     SystemClock,
@@ -52,7 +52,7 @@ from holdfast.wiring import (
     SystemThreads,
     database_url,
     find_secret_keys,
-    make_artefacts,
+    make_artifacts,
     make_books,
     make_dispatch,
     make_outbound,
@@ -101,7 +101,7 @@ class Holdfast(Declaring, Relaying, Verbs):
         clock: Clock | None = None,
         rng: Rng | None = None,
         store: Store | None = None,
-        calls: Calls | None = None,
+        calls: OutboundCalls | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(find(policies, os.environ))
@@ -116,7 +116,9 @@ class Holdfast(Declaring, Relaying, Verbs):
         self._clock, self._rng, self._ids = clock or SystemClock(), rng or SystemRng(), SystemIds()
         self._threads = SystemThreads()
         self._given_store, self._given_calls = store, calls
-        self._artefacts: Artefacts | None = None  #: made when it is needed, where the settings name a place
+        self._artefacts: ArtifactBackend | None = (
+            None  #: made when it is needed, where the settings name a place
+        )
         self._open_nothing()
         _apps.add(self)
         self.credits = Credits(self.engine, self.tasks, make_books, lambda: self.portal)
@@ -168,7 +170,7 @@ class Holdfast(Declaring, Relaying, Verbs):
             codes=self.codes,
         )
         engine.schedules = self.schedules
-        engine.batches[Doing.REPLAY] = replay_batch
+        engine.batches[OperationAction.REPLAY] = replay_batch
         return engine
 
     @cached_property
@@ -189,20 +191,20 @@ class Holdfast(Declaring, Relaying, Verbs):
         store.hooks = self._hooks
         return store
 
-    async def _make_broker(self, store: Store) -> Broker | None:
+    async def _make_broker(self, store: Store) -> Dispatcher | None:
         """What hands out due jobs, where the settings name it; not for a store that tests have put in."""
         address = self.settings.dispatch
         if address is None or self._given_store is not None:
             return None
         dispatch = make_dispatch(address, await name_of(store, self._ids), self._clock)
-        return Broker(dispatch, shown(address), store, self._clock, self.tasks, self.admission)
+        return Dispatcher(dispatch, shown(address), store, self._clock, self.tasks, self.admission)
 
-    def _calls(self) -> Calls:
+    def _calls(self) -> OutboundCalls:
         return self._given_calls or make_outbound(self.settings.outbound_allow)
 
-    def _find_artefacts(self) -> Artefacts | None:
+    def _find_artefacts(self) -> ArtifactBackend | None:
         if self._artefacts is None and self.settings.artefacts is not None:
-            self._artefacts = make_artefacts(self.settings.artefacts)
+            self._artefacts = make_artifacts(self.settings.artefacts)
         return self._artefacts
 
     async def close(self) -> None:
@@ -213,7 +215,7 @@ class Holdfast(Declaring, Relaying, Verbs):
         """Another *store* and *clock* inside the block, for tests; afterwards everything is as it was."""
         before = self.__dict__.copy()
         self.url, self._given_store, self._clock = "memory://", store, clock
-        self._artefacts = make_artefacts("memory://") if self.settings.artefacts else None
+        self._artefacts = make_artifacts("memory://") if self.settings.artefacts else None
         self._open_nothing()
         try:
             yield self
@@ -359,9 +361,9 @@ class Holdfast(Declaring, Relaying, Verbs):
     async def health(self, thresholds: Thresholds | None = None) -> Health:
         """Whether all is well, check by check. *thresholds* default to `HOLDFAST_HEALTH_…` of the environment."""
         from holdfast.domain.health import Thresholds, judge_health
-        from holdfast.engine.health_inputs import take_vitals
+        from holdfast.engine.health_inputs import read_health_inputs
 
-        vitals = await take_vitals(await self.engine(), self.schedules)
+        vitals = await read_health_inputs(await self.engine(), self.schedules)
         return judge_health(vitals, thresholds or Thresholds.read(os.environ))
 
     # -- working ----------------------------------------------------------------------------------------------------
@@ -439,10 +441,10 @@ class Holdfast(Declaring, Relaying, Verbs):
             await stopping.wait()
         log.info("scheduler.stopped")
 
-    def _duties(self, engine: Engine) -> Duties:
-        chores = Duties(engine, self.retention, self.schedules)
-        chores.add("webhooks", DISPATCH_EVERY, Dispatching(engine).run)
-        notifying = Notifying(engine, lambda: self.policies.notifiers)
+    def _duties(self, engine: Engine) -> Maintenance:
+        chores = Maintenance(engine, self.retention, self.schedules)
+        chores.add("webhooks", DISPATCH_EVERY, Fanout(engine).run)
+        notifying = NotifierFeed(engine, lambda: self.policies.notifiers)
         chores.add("notifiers", NOTIFY_EVERY, notifying.run, apart=True)
         if engine.broker is not None:
             chores.add("dispatch", HAND_OUT_EVERY, HandingOut(engine, engine.broker).run)
@@ -462,7 +464,7 @@ async def _end(task: asyncio.Task[Any]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _run_together(worker: Worker, chores: Duties | None) -> None:
+async def _run_together(worker: Worker, chores: Maintenance | None) -> None:
     housework = asyncio.create_task(chores.run(), name="duties") if chores else None
     working = asyncio.create_task(worker.run(), name="worker")
     cancelled = False

@@ -6,7 +6,7 @@ its jobs, in the transaction that stores them and again when a message was lost:
     @app.task(execute="outside", topic="shop.tasks", encode=for_celery("shop.ship"), deadline="20m")
     async def ship(order: int) -> dict: ...
 
-The id of the task in Celery, and in its callbacks, is `<job id>.<generation>` (`split_errand_id`). What belongs to no job is
+The id of the task in Celery, and in its callbacks, is `<job id>.<generation>` (`split_external_task_id`). What belongs to no job is
 published by hand:
 
     message = encode_task("shop.ship", kwargs={"order": 7}, task_id=request_id)
@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.domain.external_task import Encode, Errand, split_errand_id
+from holdfast.domain.external_task import Encode, ExternalTask, split_external_task_id
 from holdfast.errors import BadSignature, UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ __all__ = [
     "for_celery",
     "report",
     "sign",
-    "split_errand_id",
+    "split_external_task_id",
     "verify",
 ]
 
@@ -103,7 +103,7 @@ def for_celery(task: str) -> Encode:
     """Errands as calls of this Celery *task*, with the arguments of the job by name. A worker drops one whose job is past its
     deadline."""
 
-    def encode(errand: Errand) -> TaskMessage:
+    def encode(errand: ExternalTask) -> TaskMessage:
         return encode_task(task, kwargs=errand.arguments, task_id=errand.id, expires=errand.deadline)
 
     return encode

@@ -12,7 +12,7 @@ from holdfast.credits.verbs import Credits
 from holdfast.domain.breaker import BreakerPolicy
 from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.classify import Rule
-from holdfast.domain.codes import Code, declare
+from holdfast.domain.codes import ErrorCode, declare
 from holdfast.domain.duration import Duration
 from holdfast.domain.external_task import AGAIN_AFTER, Encode
 from holdfast.domain.guard import DependencyPolicy
@@ -22,11 +22,11 @@ from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import TopicPolicy, check_name
 from holdfast.domain.policy import Retry
 from holdfast.domain.schedule import Missed, Schedule, When
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.domain.validation import a_function, typed, word
 from holdfast.engine import schedules
 from holdfast.engine.admission import Admission, Probe
-from holdfast.engine.external_tasks import Errands
+from holdfast.engine.external_tasks import ExternalTasks
 from holdfast.engine.policies.reloading import Reloader
 from holdfast.engine.policies.values import Policies
 from holdfast.engine.ports import Hook, Retention
@@ -36,7 +36,7 @@ from holdfast.engine.tasks import Check, Sender, Task
 from holdfast.engine.transport import Topic
 from holdfast.errors import UsageError
 from holdfast.transports.targets import read_target
-from holdfast.wiring import http_probe, make_errand_books
+from holdfast.wiring import http_probe, make_external_task_store
 from holdfast.worker.attempts import Middleware
 
 P = ParamSpec("P")
@@ -55,10 +55,10 @@ class Declaring(ABC):
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: dict[str, Schedule] = {}
         self.topics: dict[str, Topic] = {}
-        self.codes: dict[str, Code] = {}  #: error codes of its own
+        self.codes: dict[str, ErrorCode] = {}  #: error codes of its own
         self._reloader = Reloader(policies)
         self.admission = Admission(lambda: self.policies)
-        self.errands = Errands(self.tasks, make_errand_books)
+        self.errands = ExternalTasks(self.tasks, make_external_task_store)
         self._lifespan: Lifespan | None = None
         self._middleware: list[Middleware] = []
         self._hooks: list[tuple[frozenset[Kind], Hook]] = []
@@ -165,7 +165,7 @@ class Declaring(ABC):
         there: "once" (one job for all of them), "skip" or "all". *name* tells schedules of one task apart."""
         if unknown := sorted(options.keys() - schedules.OPTIONS):
             raise UsageError(
-                f"no schedule option {', '.join(unknown)}; {near(unknown[0], schedules.OPTIONS)}"
+                f"no schedule option {', '.join(unknown)}; {suggest(unknown[0], schedules.OPTIONS)}"
             )
         if not 1 <= len(given) <= 2 or isinstance(given[-1], Task):
             raise UsageError("a schedule says when: @app.schedule(Every(…)), or app.schedule(task, Cron(…))")
@@ -278,7 +278,7 @@ class Declaring(ABC):
         unknown = [str(kind)[:40] for kind in kinds if kind not in known]
         if unknown or not kinds:
             raise UsageError(
-                f"no event {', '.join(unknown) or 'named'}; {near(''.join(unknown[:1]), list(known))}"
+                f"no event {', '.join(unknown) or 'named'}; {suggest(''.join(unknown[:1]), list(known))}"
             )
 
         def keep(hook: Hook) -> Hook:

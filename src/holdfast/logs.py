@@ -45,7 +45,7 @@ _COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
 Facts = MutableMapping[str, Any]
 
 
-class Told:
+class LogMessage:
     """An event and its facts, as the message of a record: a set-up of somebody else's makes a readable line of it."""
 
     __slots__ = ("event", "facts")
@@ -100,7 +100,7 @@ class Log:
             more = {"exc_info": True} if stack else {}
             structlog.get_logger(self._name).log(level, event, **facts, **more)
         else:
-            self._std.log(level, Told(event, facts), exc_info=stack)
+            self._std.log(level, LogMessage(event, facts), exc_info=stack)
 
 
 def configure(*, keep: bool = False, quiet: bool = False) -> None:
@@ -160,7 +160,7 @@ class _ToStderr(logging.Handler):
 
 def _facts(record: logging.LogRecord) -> Facts:
     facts: Facts = {}
-    if isinstance(record.msg, Told):
+    if isinstance(record.msg, LogMessage):
         facts.update(record.msg.facts)
         event = record.msg.event
     else:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Threads
 from holdfast.errors import UsageError
@@ -119,7 +119,7 @@ class SyncVerbs:
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         if verb.startswith("_") or not inspect.iscoroutinefunction(getattr(Verbs, verb, None)):
             verbs = [name for name in dir(Verbs) if inspect.iscoroutinefunction(getattr(Verbs, name))]
-            way = "those of an app can be called here" if hasattr(Verbs, verb) else near(verb[:60], verbs)
+            way = "those of an app can be called here" if hasattr(Verbs, verb) else suggest(verb[:60], verbs)
             raise AttributeError(f"app.sync has no verb {verb[:60]}; {way}")
 
         def call(*args: Any, **kwargs: Any) -> Any:

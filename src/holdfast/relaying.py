@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 from holdfast.domain.urls import shown
 from holdfast.engine.engine import Engine
-from holdfast.engine.outbound_calls import Calls
+from holdfast.engine.outbound_calls import OutboundCalls
 from holdfast.engine.settings import Settings
 from holdfast.engine.transport import Topic
 from holdfast.errors import UsageError
@@ -30,7 +30,7 @@ class Relaying(ABC):
     async def engine(self) -> Engine: ...
 
     @abstractmethod
-    def _calls(self) -> Calls: ...
+    def _calls(self) -> OutboundCalls: ...
 
     def make_relay(self, engine: Engine) -> Relay:
         """A relay with one route for each address; topics with one address share its connection."""

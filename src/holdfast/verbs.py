@@ -11,9 +11,9 @@ from holdfast.desk import Desk
 from holdfast.domain.breaker import Breaker
 from holdfast.domain.duration import Duration, optional
 from holdfast.domain.explain import Explanation
-from holdfast.domain.external import Outcome, Report
+from holdfast.domain.external import Outcome, ReportResult
 from holdfast.domain.job import (
-    Artefact,
+    Artifact,
     Attempt,
     DeadLetter,
     DeadLetterGroup,
@@ -29,7 +29,7 @@ from holdfast.domain.validation import optional_span
 from holdfast.engine.engine import Engine
 from holdfast.engine.explanations import LaneRow, QueueRow
 from holdfast.engine.filters import dead_letter_filter, job_filter
-from holdfast.engine.lane_store import Outlook
+from holdfast.engine.lane_store import DependencyState
 from holdfast.engine.ports import Page, Retention
 from holdfast.errors import JobFailed
 from holdfast.outbox import OutboxVerbs
@@ -63,7 +63,7 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         """What a handler has kept by `job.artefact(…)`, or a large result as JSON. `ResultExpired` when it was removed."""
         return await (await self.engine()).keeper.read(reference)
 
-    async def artefacts(self, job_id: str) -> list[Artefact]:
+    async def artefacts(self, job_id: str) -> list[Artifact]:
         """What the job's attempts have put outside of the database."""
         return await (await self.engine()).artefacts(job_id)
 
@@ -108,7 +108,7 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         """What is held now: by people, and by services that asked for it."""
         return await (await self.engine()).holds()
 
-    async def breakers(self) -> list[Outlook]:
+    async def breakers(self) -> list[DependencyState]:
         """The dependencies, as all workers together see them."""
         return await (await self.engine()).breakers()
 
@@ -190,12 +190,12 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
 
     async def begin(
         self, job_id: str, *, generation: int, worker: str, lease: Duration | None = None
-    ) -> Report:
+    ) -> ReportResult:
         """Somebody outside has taken up a job of a task with `execute="outside"`; it is reclaimed when *lease* is over."""
         engine = await self.engine()
         return await engine.begin(named(job_id), generation=generation, worker=worker, lease=optional(lease))
 
-    async def end(self, job_id: str, outcome: Outcome, *, generation: int, worker: str) -> Report:
+    async def end(self, job_id: str, outcome: Outcome, *, generation: int, worker: str) -> ReportResult:
         """What came of it outside: `Done(result)`, `Failed(code, detail)` or `PutBack(delay, why, retry=…)`. May be sent twice."""
         return await (await self.engine()).end(named(job_id), outcome, generation=generation, worker=worker)
 

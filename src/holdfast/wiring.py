@@ -24,9 +24,9 @@ from holdfast.domain.job import JobId
 from holdfast.domain.urls import parts_of, scheme_of
 from holdfast.domain.validation import typed
 from holdfast.engine.dispatch import Dispatch
-from holdfast.engine.external_tasks import ErrandBooks
-from holdfast.engine.outbound_calls import Calls
-from holdfast.engine.ports import Artefacts, Clock, Ids, Store, Threads, Transaction
+from holdfast.engine.external_tasks import ExternalTaskStore
+from holdfast.engine.outbound_calls import OutboundCalls
+from holdfast.engine.ports import ArtifactBackend, Clock, Ids, Store, Threads, Transaction
 from holdfast.engine.settings import DEFAULT_URL, Settings
 from holdfast.engine.transport import Transport
 from holdfast.errors import UsageError
@@ -108,7 +108,7 @@ def http_probe(url: str) -> Callable[[], Awaitable[bool]]:
     return ask
 
 
-def make_outbound(allowed: str) -> Calls:
+def make_outbound(allowed: str) -> OutboundCalls:
     """The client for URLs that users gave; *allowed* names networks it may call although they are not public."""
     from holdfast.outbound import Outbound
 
@@ -121,7 +121,7 @@ def _no_driver(scheme: str, error: ModuleNotFoundError) -> UsageError:
 
 
 def make_transport(
-    address: str, topics: Mapping[str, Any], clock: Clock, calls: Callable[[], Calls]
+    address: str, topics: Mapping[str, Any], clock: Clock, calls: Callable[[], OutboundCalls]
 ) -> Transport:
     """The target that *address* names, for these *topics* (name → `transports.targets`); drivers are imported only when they
     are asked for."""
@@ -219,14 +219,14 @@ def not_a_store(url: str) -> UsageError:
 _HANDS = 8
 
 
-def make_artefacts(place: str) -> Artefacts:
+def make_artifacts(place: str) -> ArtifactBackend:
     """Where artefacts are kept: a folder by its path or as file:///…, s3://bucket/prefix, or memory:// for tests."""
     scheme, separator, rest = place.partition("://")
     match scheme if separator else "path":
         case "memory":
-            from holdfast.artifacts.memory import MemoryArtefacts
+            from holdfast.artifacts.memory import MemoryArtifacts
 
-            return MemoryArtefacts()
+            return MemoryArtifacts()
         case "s3":
             bucket, _, prefix = rest.partition("/")
             if not bucket or "@" in rest:
@@ -234,17 +234,17 @@ def make_artefacts(place: str) -> Artefacts:
                     "s3:// needs a bucket, e.g. artefacts='s3://my-bucket/results'; keys are set as for any AWS client"
                 )
             try:
-                from holdfast.artifacts.s3 import S3Artefacts
+                from holdfast.artifacts.s3 import S3Artifacts
             except ModuleNotFoundError as error:
                 raise UsageError(f"S3 needs the driver {error.name}; pip install 'holdfast[s3]'") from None
-            return S3Artefacts(bucket, prefix.strip("/"))
-    from holdfast.artifacts.files import FileArtefacts
+            return S3Artifacts(bucket, prefix.strip("/"))
+    from holdfast.artifacts.files import FileArtifacts
 
     folder = unquote(rest) if separator else place
     if separator and not folder.startswith("/"):
         named = "this" if "@" in folder else f"file://{folder[:80]}"
         raise UsageError(f"{named} is not a folder; write file:///path, or the path alone")
-    return FileArtefacts(Path(folder), thread_pool(_HANDS))
+    return FileArtifacts(Path(folder), thread_pool(_HANDS))
 
 
 def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:
@@ -309,17 +309,17 @@ def make_books(transaction: Transaction) -> Books:
     return SqliteBooks(transaction)
 
 
-def make_errand_books(transaction: Transaction) -> ErrandBooks:
+def make_external_task_store(transaction: Transaction) -> ExternalTaskStore:
     """What errands ask of the store of *transaction*."""
     match transaction.dialect:
         case "memory":
-            from holdfast.stores.memory.external_tasks import MemoryErrands
+            from holdfast.stores.memory.external_tasks import MemoryExternalTasks
 
-            return MemoryErrands(transaction.tables, transaction.store)  # type: ignore[attr-defined]
+            return MemoryExternalTasks(transaction.tables, transaction.store)  # type: ignore[attr-defined]
         case "postgres":
-            from holdfast.stores.postgres.external_tasks import PostgresErrands
+            from holdfast.stores.postgres.external_tasks import PostgresExternalTasks
 
-            return PostgresErrands(transaction)
-    from holdfast.stores.sqlite.external_tasks import SqliteErrands
+            return PostgresExternalTasks(transaction)
+    from holdfast.stores.sqlite.external_tasks import SqliteExternalTasks
 
-    return SqliteErrands(transaction)
+    return SqliteExternalTasks(transaction)

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from holdfast import Errand
+from holdfast import ExternalTask
 from holdfast.celery import TaskMessage, encode_task
 
 #: The name of the worker's task.
@@ -115,7 +115,7 @@ class Buried(msgspec.Struct, frozen=True, rename="camel"):
     request: str = ""  #: the message itself as it came, cut to a readable length; never decoded again
 
 
-def ask(errand: Errand) -> TaskMessage:
+def ask(errand: ExternalTask) -> TaskMessage:
     """The request for one submission, as Celery reads it. What it does not have is not told."""
     request = {"requestId": errand.id, "submissionId": errand.job_id}
     request |= {name: value for name, value in errand.arguments.items() if value is not None}

@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.client import Patience, calls, errors
+from holdfast.client import RequestRetries, calls, errors
 from holdfast.client.errors import ClientError, RateLimited, Unavailable, Unreachable
-from holdfast.client.event_stream import Reader
+from holdfast.client.event_stream import StreamReader
 from holdfast.client.retries import pause_seconds
 from holdfast.errors import UsageError
 from tests.client.conftest import Make
@@ -80,7 +80,7 @@ def test_a_secret_whose_answer_was_lost_is_not_made_twice_nor_told_again(
     with live.doorman() as doorman:
         doorman.orders = [Doorman.LOSE]
         client = make(doorman.url, surroundings=Hurried())
-        with pytest.raises(errors.ToldOnce) as told:
+        with pytest.raises(errors.AnswerShownOnce) as told:
             client.send(calls.create_key(role="viewer", name=name))
     [made] = [key for key in live.do(live.app.keys()) if key.name == name]
     assert told.value.facts["made"] == made.id
@@ -97,7 +97,7 @@ def test_what_is_still_being_carried_out_is_asked_for_again(make: Make, live: Li
 
 
 def test_nobody_waits_for_ever_nor_longer_than_he_can(make: Make, live: Live) -> None:
-    world, patience = Hurried(), Patience(tries=3)
+    world, patience = Hurried(), RequestRetries(tries=3)
     with live.doorman() as doorman:
         doorman.orders = [AWAY] * 9
         client = make(doorman.url, surroundings=world, patience=patience)
@@ -178,13 +178,13 @@ def test_a_stream_that_the_server_will_not_give_any_more_is_an_error(make: Make,
 
 # -- decisions --------------------------------------------------------------------------------------------------------
 def pause(error: ClientError, attempt: int = 1, *, sent: bool = True, again: bool = True) -> float | None:
-    return pause_seconds(Patience(), attempt, error, was_sent=sent, is_repeatable=again, chance=1.0)
+    return pause_seconds(RequestRetries(), attempt, error, was_sent=sent, is_repeatable=again, chance=1.0)
 
 
 def test_pauses_grow_and_have_a_bound() -> None:
     lost = Unreachable("gone")
     assert [pause(lost, attempt) for attempt in range(1, 6)] == [0.2, 0.4, 0.8, 1.6, None]
-    endless = Patience(tries=10_000)
+    endless = RequestRetries(tries=10_000)
     assert pause_seconds(endless, 9_999, lost, was_sent=True, is_repeatable=True, chance=0) == 15
     assert pause(lost, again=False) is None
     assert pause(lost, again=False, sent=False) == 0.2
@@ -196,7 +196,7 @@ def test_pauses_grow_and_have_a_bound() -> None:
 )
 def test_patience_that_makes_no_sense_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        Patience(**bad)
+        RequestRetries(**bad)
 
 
 def sent(number: int, text: str = "x") -> bytes:
@@ -209,7 +209,7 @@ def sent(number: int, text: str = "x") -> bytes:
 def test_events_are_read_from_pieces_of_any_size(size: int) -> None:
     text = "\u2028 \x85 ü 🙂"  # ends of lines to some, characters here
     whole = b"retry: 3000\n: beat\nid: 5\n\n" + sent(6, text) + b"event: reset\r\nid: 9\r\ndata: {}\r\n\r\n"
-    reader, found = Reader(), []
+    reader, found = StreamReader(), []
     for place in range(0, len(whole), size):
         found += reader.feed(whole[place : place + size])
     assert [(one.id, one.kind) for one in found] == [("6", "queued"), ("9", "reset")]
@@ -220,7 +220,7 @@ def test_events_are_read_from_pieces_of_any_size(size: int) -> None:
 def test_what_was_cut_off_was_not_told_wherever_the_cut_was() -> None:
     whole = sent(6)
     for place in range(len(whole)):
-        reader = Reader()
+        reader = StreamReader()
         assert len(reader.feed(sent(5) + whole[:place])) == 1
         assert reader.last == "5"
         reader.begin()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from holdfast import Cron, Fatal, Holdfast
 from holdfast.client import AsyncClient, Client
-from holdfast.client.environment import RealWorld
+from holdfast.client.environment import RealEnvironment
 from holdfast.server.run import address_of, listen, served
 
 T = TypeVar("T")
@@ -180,7 +180,7 @@ def canned(status: int, body: str = "", *headers: str, media: str = "application
     return "\r\n".join(head).encode()
 
 
-class Hurried(RealWorld):
+class Hurried(RealEnvironment):
     """Pauses are written down and not waited for."""
 
     def __init__(self) -> None:

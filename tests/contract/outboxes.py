@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import count
 
-from holdfast.domain.outbox import Message, NewMessage, Standing, Taken
+from holdfast.domain.outbox import Message, MessageState, NewMessage, Taken
 from holdfast.engine.outbox_store import PutOff
 from holdfast.engine.ports import Store
 from holdfast.stores.sqlite import SqliteStore
@@ -54,7 +54,7 @@ async def of(store: Store, message_id: str) -> Message:
     return found
 
 
-async def standing(store: Store, message_id: str) -> Standing:
+async def standing(store: Store, message_id: str) -> MessageState:
     return (await of(store, message_id)).standing
 
 

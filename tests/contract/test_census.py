@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.domain.stats import Census, Line
+from holdfast.domain.stats import JobStats, LaneStats
 from holdfast.domain.verdict import Verdict
 from tests.contract.world import LANE, MINUTE, World, bury, done, retry
 
@@ -12,7 +12,7 @@ OTHER = LANE._replace(queue="other")
 
 
 async def test_an_empty_store_has_an_empty_census(world: World) -> None:  # E62
-    assert await world.store.census(10) == Census()
+    assert await world.store.census(10) == JobStats()
 
 
 async def test_what_waits_runs_and_comes_later_is_counted_lane_by_lane(world: World) -> None:  # E62 E65
@@ -48,7 +48,7 @@ async def test_a_job_that_came_due_and_was_not_let_into_line_is_overdue(world: W
     assert timedelta(seconds=30) <= seen.overdue < timedelta(seconds=40)
     await world.claim_one()
     seen = await world.store.census(10)
-    assert (seen.overdue, seen.delayed, seen.lines) == (timedelta(), 0, {LANE: Line(0, 1, None)})
+    assert (seen.overdue, seen.delayed, seen.lines) == (timedelta(), 0, {LANE: LaneStats(0, 1, None)})
 
 
 async def test_retries_of_late_are_counted_with_those_in_vain(world: World) -> None:  # E65

@@ -13,7 +13,7 @@ from holdfast.domain.credit import Account
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Complete
-from holdfast.engine.ports import Moved, Reclaim, Retention, Transaction
+from holdfast.engine.ports import MoveNotice, Reclaim, Retention, Transaction
 from holdfast.engine.tasks import Policy
 from holdfast.errors import Conflict, InsufficientCredits, QuotaExceeded, UnknownAccount, UsageError
 from holdfast.wiring import SystemIds, make_books
@@ -255,7 +255,7 @@ async def test_what_is_free_needs_no_account(world: World) -> None:
 
 
 async def test_a_hook_that_fails_after_the_ledger_undoes_the_ledger(shop: Shop) -> None:  # E5 S3
-    async def refuse(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def refuse(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         raise RuntimeError("killed here")
 
     job = await shop.enqueue()

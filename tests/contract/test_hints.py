@@ -7,21 +7,21 @@ from datetime import timedelta
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.lanes import Cause, Scope, ScopeKind
 from holdfast.domain.moves import Kind, State
-from holdfast.engine.dispatch import Depth, Entry, Hint
+from holdfast.engine.dispatch import Depth, DispatchEntry, DispatchHint
 from tests.contract.world import LANE, MINUTE, World, bury, retry
 
 OTHER = Lane("mail", "letter", "post", "eu")
 
 
 async def claim(world: World, *hints: tuple[JobId, int]) -> list[JobId]:
-    claimed = await world.store.claim_jobs(await world.session(), [Hint(*hint) for hint in hints])
+    claimed = await world.store.claim_jobs(await world.session(), [DispatchHint(*hint) for hint in hints])
     return [one.lease.job_id for one in claimed]
 
 
 async def test_many_are_claimed_by_their_hints_in_the_order_of_these(world: World) -> None:  # E45
     first, second, third = [await world.enqueue(f'{{"n":{n}}}', priority=5) for n in range(3)]
     session = await world.session()
-    one, two = await world.store.claim_jobs(session, [Hint(third, 1), Hint(first, 1)])
+    one, two = await world.store.claim_jobs(session, [DispatchHint(third, 1), DispatchHint(first, 1)])
     assert (one.lease.job_id, one.payload, one.attempt, one.lane) == (third, '{"n":2}', 1, LANE)
     assert one.priority == 5
     assert two.lease.job_id == first
@@ -41,7 +41,7 @@ async def test_a_wrong_hint_does_nothing_and_keeps_no_other_from_being_claimed(w
     good, cancelled, again = [await world.enqueue() for _ in range(3)]
     await world.store.cancel(cancelled, "ann", "")
     session = await world.session()
-    [one] = await world.store.claim_jobs(session, [Hint(again, 1)])
+    [one] = await world.store.claim_jobs(session, [DispatchHint(again, 1)])
     await world.settle(one, bury())
     await world.store.retry(again, "ann", kind=Kind.manual_retry)
     unknown = JobId("0190a0b0-1111-7abc-8def-000000000000")
@@ -88,7 +88,7 @@ async def test_without_a_live_session_no_hint_claims(world: World) -> None:  # E
     job_id = await world.enqueue()
     session = await world.session()
     await world.store.close_session(session)
-    assert await world.store.claim_jobs(session, [Hint(job_id, 1)]) == []
+    assert await world.store.claim_jobs(session, [DispatchHint(job_id, 1)]) == []
     assert (await world.row(job_id)).state is State.QUEUED
 
 
@@ -100,7 +100,7 @@ async def test_what_waits_is_found_by_id_and_page_by_page(world: World) -> None:
     await world.store.cancel(ended, "ann", "")
     found = {entry.job_id: entry for entry in await world.store.waiting([ended, now, running, later])}
     assert found.keys() == {now, later}
-    assert found[now] == Entry(now, 1, LANE, 7, timedelta())
+    assert found[now] == DispatchEntry(now, 1, LANE, 7, timedelta())
     assert found[later][:4] == (later, 1, OTHER, 0)
     assert timedelta(minutes=59) < found[later].delay <= timedelta(hours=1)
     [first] = await world.store.all_waiting(after=None, limit=1)

@@ -12,7 +12,7 @@ import pytest
 from holdfast.domain.job import DeadLetterFilter, JobFilter, JobId, JobSpec, Lease, NewJob, Settlement
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Complete, Release, RetryAfter, Verdict
-from holdfast.engine.ports import Moved, Reclaim, Retention, Transaction
+from holdfast.engine.ports import MoveNotice, Reclaim, Retention, Transaction
 from holdfast.errors import LeaseLost
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, MINUTE, World, bury, done, failed, release, retry
@@ -24,10 +24,10 @@ KEEP = Retention(results=MINUTE)
 Fact = tuple[str, int, int, dict[str, Any]]
 
 
-def listen(world: World, *kinds: Kind) -> list[Moved]:
-    told: list[Moved] = []
+def listen(world: World, *kinds: Kind) -> list[MoveNotice]:
+    told: list[MoveNotice] = []
 
-    async def hook(_: Transaction, moves: Sequence[Moved]) -> None:
+    async def hook(_: Transaction, moves: Sequence[MoveNotice]) -> None:
         told.extend(moves)
 
     world.store.hooks.append((frozenset(kinds or Kind), hook))
@@ -47,7 +47,7 @@ async def lose(world: World) -> None:
     assert await world.store.reclaim([Reclaim(lost.lease, retry(0, "WORKER_LOST"), crashed=True)]) == 1
 
 
-def facts(told: Sequence[Moved], job_id: JobId) -> list[Fact]:
+def facts(told: Sequence[MoveNotice], job_id: JobId) -> list[Fact]:
     """What was told of a job; its epochs are counted from 1, 0 is before the first."""
     mine = [moved for moved in told if moved.job_id == job_id]
     places = {epoch: place for place, epoch in enumerate(sorted({0, *(moved.epoch for moved in mine)}))}
@@ -65,7 +65,7 @@ def facts(told: Sequence[Moved], job_id: JobId) -> list[Fact]:
 WORKER = {"worker": "?"}
 
 
-async def is_on_record(world: World, told: Sequence[Moved]) -> None:
+async def is_on_record(world: World, told: Sequence[MoveNotice]) -> None:
     """The events say what the hooks were told."""
     events = await world.store.events(after=0, limit=100)
     assert [(e.kind, e.job_id, e.epoch, e.attempt, e.meta) for e in events] == [
@@ -352,7 +352,7 @@ async def test_a_move_that_a_hook_refuses_has_not_happened(world: World, name: s
     await prepare(world)
     before = await everything(world)
 
-    async def refuse(_: Transaction, moves: Sequence[Moved]) -> None:
+    async def refuse(_: Transaction, moves: Sequence[MoveNotice]) -> None:
         raise RuntimeError(f"not {moves[0].kind.name} today")
 
     world.store.hooks.append((frozenset(Kind), refuse))

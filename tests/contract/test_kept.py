@@ -12,14 +12,14 @@ from holdfast.domain.moves import State
 from holdfast.domain.tracebacks import Traceback
 from holdfast.domain.verdict import Bury, RetryAfter, Verdict
 from holdfast.engine.artifacts import MARK
-from holdfast.engine.ports import Answer, Reclaim, Retention
+from holdfast.engine.ports import Reclaim, Retention, SettlementStatus
 from holdfast.errors import LeaseLost
 from tests.contract.world import MINUTE, World, bury, done, release, retry
 
 SAID = ("12:00 INFO mail: connecting", 'it said "ü" \\ {"a": 1}')
 
 
-async def settle_saying(world: World, claimed: Claimed, verdict: Verdict, *said: str) -> Answer:
+async def settle_saying(world: World, claimed: Claimed, verdict: Verdict, *said: str) -> SettlementStatus:
     [answer] = await world.store.settle([Settlement(claimed.lease, verdict, claimed.attempt, logs=said)])
     return answer
 
@@ -48,7 +48,7 @@ async def test_what_was_said_is_kept_with_its_own_attempt(world: World) -> None:
 @pytest.mark.parametrize("verdict", [done(), release()], ids=["complete", "released"])
 async def test_an_attempt_that_did_not_fail_may_keep_them_too(world: World, verdict: Verdict) -> None:  # E42
     job_id = await world.enqueue()
-    assert await settle_saying(world, await world.claim_one(), verdict, *SAID) is Answer.APPLIED
+    assert await settle_saying(world, await world.claim_one(), verdict, *SAID) is SettlementStatus.APPLIED
     [attempt] = await world.store.attempts(job_id)
     assert attempt.logs == SAID
 
@@ -56,8 +56,8 @@ async def test_an_attempt_that_did_not_fail_may_keep_them_too(world: World, verd
 async def test_logs_that_are_sent_again_are_kept_once(world: World) -> None:  # E6 E42
     job_id = await world.enqueue()
     claimed = await world.claim_one()
-    assert await settle_saying(world, claimed, retry(), *SAID) is Answer.APPLIED
-    assert await settle_saying(world, claimed, retry(), "something else") is Answer.REPEATED
+    assert await settle_saying(world, claimed, retry(), *SAID) is SettlementStatus.APPLIED
+    assert await settle_saying(world, claimed, retry(), "something else") is SettlementStatus.REPEATED
     [attempt] = await world.store.attempts(job_id)
     assert attempt.logs == SAID
 
@@ -67,7 +67,7 @@ async def test_a_group_keeps_the_logs_of_those_that_have_some(world: World) -> N
     claimed = await world.claim(limit=4)
     said: dict[JobId, tuple[str, ...]] = {ids[0]: ("first",), ids[2]: ("third", "twice")}
     settlements = [Settlement(c.lease, retry(), 1, logs=said.get(c.lease.job_id, ())) for c in claimed]
-    assert await world.store.settle(settlements) == [Answer.APPLIED] * 4
+    assert await world.store.settle(settlements) == [SettlementStatus.APPLIED] * 4
     for job_id in ids:
         [attempt] = await world.store.attempts(job_id)
         assert attempt.logs == said.get(job_id, ())
@@ -78,7 +78,7 @@ async def test_logs_of_a_job_that_is_gone_are_dropped(world: World) -> None:  # 
     claimed = await world.claim_one()
     await world.settle(claimed, done())
     await world.store.purge(None, Retention(jobs=timedelta()), 100)
-    assert await settle_saying(world, claimed, done(), *SAID) is Answer.STALE
+    assert await settle_saying(world, claimed, done(), *SAID) is SettlementStatus.STALE
     assert await world.store.attempts(claimed.lease.job_id) == []
 
 
@@ -87,7 +87,7 @@ async def test_a_row_shows_where_its_result_is(world: World) -> None:  # E3a E42
     job_id = await world.enqueue()
     claimed = await world.claim_one()
     reference = await put(world, claimed.lease)
-    assert await world.settle(claimed, done(MARK + reference)) is Answer.APPLIED
+    assert await world.settle(claimed, done(MARK + reference)) is SettlementStatus.APPLIED
     row = await world.row(job_id)
     assert (row.state, row.result, row.artefact) == (State.COMPLETE, None, reference)
     [artefact] = await world.store.artefacts(job_id)
@@ -110,7 +110,7 @@ async def test_a_late_result_shows_where_it_is(world: World) -> None:  # E35 E42
     await world.advance("2m")
     assert await world.store.time_out(10) == [job_id]
     reference = await put(world, claimed.lease)  # the deadline does not make it homeless
-    assert await world.settle(claimed, done(MARK + reference)) is Answer.LATE
+    assert await world.settle(claimed, done(MARK + reference)) is SettlementStatus.LATE
     [late] = await world.store.late_results(job_id)
     assert (late.result, late.artefact) == (None, reference)
     assert (await world.row(job_id)).artefact is None
@@ -234,7 +234,7 @@ async def test_those_that_fail_in_a_group_share_their_traceback(world: World) ->
     claimed = await world.claim(limit=4)
     verdicts = (raised(retry(), ELSEWHERE), done(), raised(bury(), WHERE), raised(retry(), WHERE))
     settlements = [Settlement(c.lease, v, 1) for c, v in zip(claimed, verdicts, strict=True)]
-    assert await world.store.settle(settlements) == [Answer.APPLIED] * 4
+    assert await world.store.settle(settlements) == [SettlementStatus.APPLIED] * 4
     found = [(await world.store.attempts(job_id))[0].failure for job_id in ids]
     assert [f.traceback.text if f and f.traceback else None for f in found] == [
         ELSEWHERE.text,

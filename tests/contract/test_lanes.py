@@ -11,7 +11,7 @@ from holdfast.domain.breaker import Breaker, BreakerState, Trial
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
 from holdfast.domain.moves import Kind
-from holdfast.engine.lane_store import Cap, Charge, Report
+from holdfast.engine.lane_store import Cap, Charge, DependencyReport
 from holdfast.engine.ports import Reclaim
 from tests.contract.world import LANE, MINUTE, World, done, release, retry
 
@@ -135,8 +135,8 @@ async def test_deferred_jobs_of_a_held_lane_wait_too(world: World) -> None:  # E
 
 
 # -- breakers ---------------------------------------------------------------------------------------------------------
-def seen(dependency: Dependency = GATEWAY, *, version: int = 0, vote: bool = False) -> Report:
-    return Report(
+def seen(dependency: Dependency = GATEWAY, *, version: int = 0, vote: bool = False) -> DependencyReport:
+    return DependencyReport(
         dependency, version, vote, limit=20, in_flight=3, latency=0.25, calls=10, failures=4 if vote else 0
     )
 

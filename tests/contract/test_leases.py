@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.job import DeadLetterFilter, Settlement
 from holdfast.domain.moves import State
 from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
-from holdfast.engine.ports import Answer, Reclaim
+from holdfast.engine.ports import Reclaim, SettlementStatus
 from holdfast.errors import LeaseLost
 from tests.contract.world import MINUTE, World, bury, done, release, retry
 
@@ -25,7 +25,7 @@ async def test_a_session_that_is_extended_keeps_its_leases(world: World) -> None
         assert await world.store.extend(session)
     assert await world.store.expired(10) == []
     assert await world.store.held(session) == {claimed.lease}
-    assert await world.settle(claimed, done()) is Answer.APPLIED
+    assert await world.settle(claimed, done()) is SettlementStatus.APPLIED
 
 
 async def test_a_session_that_ended_cannot_come_back(world: World) -> None:  # E4
@@ -72,7 +72,9 @@ async def test_a_job_that_was_completed_is_not_reclaimed(world: World) -> None: 
     claimed = await world.claim_one()
     await world.advance("61s")
     [lost] = await world.store.expired(10)
-    assert await world.settle(claimed, done("1")) is Answer.APPLIED  # late, but nobody had taken it away yet
+    assert (
+        await world.settle(claimed, done("1")) is SettlementStatus.APPLIED
+    )  # late, but nobody had taken it away yet
     assert await world.store.reclaim([Reclaim(lost.lease, LOST, crashed=True)]) == 0
     assert (await world.row(job_id)).result == 1
 
@@ -84,10 +86,10 @@ async def test_a_stale_holder_is_refused_and_the_refusal_is_recorded_once(world:
     await world.store.reclaim([Reclaim(old.lease, LOST, crashed=True)])
     new = await world.claim_one()
     for verdict in (done("1"), retry(), bury()):
-        assert await world.settle(old, verdict) is Answer.STALE
+        assert await world.settle(old, verdict) is SettlementStatus.STALE
     assert (await world.row(job_id)).state is State.PROCESSING
-    assert await world.settle(new, done("2")) is Answer.APPLIED
-    assert await world.settle(old, done("3")) is Answer.STALE
+    assert await world.settle(new, done("2")) is SettlementStatus.APPLIED
+    assert await world.settle(old, done("3")) is SettlementStatus.STALE
     assert (await world.row(job_id)).result == 2
     assert (await world.kinds(job_id)).count("stale_write") == 1
     outcomes = [attempt.outcome for attempt in await world.store.attempts(job_id)]
@@ -174,8 +176,8 @@ async def test_a_result_after_the_deadline_is_late_whether_or_not_the_sweep_came
         await world.advance("61s")
         if sweep:
             await world.store.time_out(10)
-        assert await world.settle(claimed, done('"too late"')) is Answer.LATE
-        assert await world.settle(claimed, done('"too late"')) is Answer.LATE
+        assert await world.settle(claimed, done('"too late"')) is SettlementStatus.LATE
+        assert await world.settle(claimed, done('"too late"')) is SettlementStatus.LATE
         row = await world.row(job_id)
         assert (row.state, row.error_code, row.result) == (State.FAILED, "TIMEOUT", None)
         [late] = await world.store.late_results(job_id)
@@ -190,7 +192,10 @@ async def test_a_result_after_the_deadline_is_late_whether_or_not_the_sweep_came
 async def test_an_attempt_that_ends_at_the_very_deadline_is_in_time(
     world: World, verdict: Verdict
 ) -> None:  # E34 E35
-    for past, answer in ((timedelta(), Answer.APPLIED), (timedelta(microseconds=1), Answer.LATE)):
+    for past, answer in (
+        (timedelta(), SettlementStatus.APPLIED),
+        (timedelta(microseconds=1), SettlementStatus.LATE),
+    ):
         await world.enqueue(deadline=MINUTE)
         claimed = await world.claim_one(await world.session(ttl=timedelta(hours=1)))
         await world.advance(MINUTE)
@@ -205,7 +210,7 @@ async def test_a_result_after_a_cancel_is_late(world: World) -> None:  # E2a E29
     job_id = await world.enqueue()
     claimed = await world.claim_one()
     await world.store.cancel(job_id, "ann", "no longer needed")
-    assert await world.settle(claimed, done("1")) is Answer.LATE
+    assert await world.settle(claimed, done("1")) is SettlementStatus.LATE
     row = await world.row(job_id)
     assert (row.state, row.result) == (State.CANCELLED, None)
     [late] = await world.store.late_results(job_id)
@@ -236,7 +241,7 @@ async def test_only_the_newest_of_many_holders_can_settle(world: World) -> None:
     answers = await world.store.settle(
         [Settlement(c.lease, done(str(n)), c.attempt) for n, c in enumerate(holders)]
     )
-    assert answers == [Answer.STALE] * 4 + [Answer.APPLIED]
+    assert answers == [SettlementStatus.STALE] * 4 + [SettlementStatus.APPLIED]
     assert (await world.row(job_id)).result == 4
     assert (await world.kinds(job_id)).count("complete") == 1
 

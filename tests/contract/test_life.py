@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.job import JobSpec, Lane, Lease, NewJob, Settlement
 from holdfast.domain.moves import State
 from holdfast.domain.verdict import Verdict
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import LeaseLost
 from holdfast.wiring import SystemIds
 from tests.contract.conftest import STORES
@@ -54,7 +54,7 @@ async def test_a_claim_starts_an_attempt_under_a_new_epoch(world: World) -> None
 async def test_a_complete_job_has_its_result_and_one_end(world: World) -> None:  # E2 E3 E5
     job_id = await world.enqueue()
     claimed = await world.claim_one()
-    assert await world.settle(claimed, done('{"pages":3}')) is Answer.APPLIED
+    assert await world.settle(claimed, done('{"pages":3}')) is SettlementStatus.APPLIED
     row = await world.row(job_id)
     assert (row.state, row.result, row.error_code, row.leased_by) == (
         State.COMPLETE,
@@ -93,7 +93,7 @@ async def test_a_buried_job_is_failed_with_a_dead_letter(world: World) -> None: 
     from holdfast.domain.job import DeadLetterFilter
 
     job_id = await world.enqueue('{"n":1}', owner="ann")
-    assert await world.settle(await world.claim_one(), bury("NOT_PDF")) is Answer.APPLIED
+    assert await world.settle(await world.claim_one(), bury("NOT_PDF")) is SettlementStatus.APPLIED
     row = await world.row(job_id)
     assert (row.state, row.error_code, row.error_message) == (State.FAILED, "NOT_PDF", "NOT_PDF happened")
     assert row.failed_at == row.finished_at
@@ -125,27 +125,27 @@ async def test_a_released_job_cannot_be_completed_by_its_old_holder(world: World
     await world.settle(old, release())
     new = await world.claim_one()
     # The release was this epoch's own settlement: what comes after it under the same epoch changes nothing.
-    assert await world.settle(old, done("1")) is Answer.REPEATED
+    assert await world.settle(old, done("1")) is SettlementStatus.REPEATED
     assert (await world.row(job_id)).state is State.PROCESSING
-    assert await world.settle(new, done("2")) is Answer.APPLIED
+    assert await world.settle(new, done("2")) is SettlementStatus.APPLIED
     assert (await world.row(job_id)).result == 2
 
 
 async def test_a_settlement_sent_twice_has_one_effect_and_one_event(world: World) -> None:  # E6
     job_id = await world.enqueue()
     claimed = await world.claim_one()
-    assert await world.settle(claimed, done("1")) is Answer.APPLIED
-    assert await world.settle(claimed, done("1")) is Answer.REPEATED
+    assert await world.settle(claimed, done("1")) is SettlementStatus.APPLIED
+    assert await world.settle(claimed, done("1")) is SettlementStatus.REPEATED
     assert await world.kinds(job_id) == ["queued", "processing", "complete"]
     other = await world.enqueue()
     claimed = await world.claim_one()
-    assert await world.settle(claimed, retry("1m")) is Answer.APPLIED
-    assert await world.settle(claimed, retry("1m")) is Answer.REPEATED
+    assert await world.settle(claimed, retry("1m")) is SettlementStatus.APPLIED
+    assert await world.settle(claimed, retry("1m")) is SettlementStatus.REPEATED
     assert await world.kinds(other) == ["queued", "processing", "retry"]
     third = await world.enqueue()
     claimed = await world.claim_one()
-    assert await world.settle(claimed, bury()) is Answer.APPLIED
-    assert await world.settle(claimed, bury()) is Answer.REPEATED
+    assert await world.settle(claimed, bury()) is SettlementStatus.APPLIED
+    assert await world.settle(claimed, bury()) is SettlementStatus.REPEATED
     assert await world.kinds(third) == ["queued", "processing", "failed"]
 
 
@@ -158,9 +158,9 @@ async def test_a_settlement_sent_again_beside_a_new_one_has_one_event(
     """A lost answer is asked for again together with whatever else has ended since."""
     first, second = [await world.enqueue() for _ in range(2)]
     one, other = await world.claim(limit=2)
-    assert await world.settle(one, verdict) is Answer.APPLIED
+    assert await world.settle(one, verdict) is SettlementStatus.APPLIED
     both = [Settlement(claimed.lease, verdict, claimed.attempt) for claimed in (one, other)]
-    assert await world.store.settle(both) == [Answer.REPEATED, Answer.APPLIED]
+    assert await world.store.settle(both) == [SettlementStatus.REPEATED, SettlementStatus.APPLIED]
     assert await world.kinds(first) == await world.kinds(second)
     assert len(await world.kinds(first)) == 3
 
@@ -180,9 +180,9 @@ async def test_a_lease_that_was_never_given_changes_nothing(world: World) -> Non
     job_id = await world.enqueue()
     claimed = await world.claim_one()
     made_up = Lease(job_id, claimed.lease.epoch + 1000)
-    assert await world.store.settle([Settlement(made_up, done())]) == [Answer.STALE]
+    assert await world.store.settle([Settlement(made_up, done())]) == [SettlementStatus.STALE]
     unknown = Lease(SystemIds().job_id(), claimed.lease.epoch)
-    assert await world.store.settle([Settlement(unknown, done())]) == [Answer.STALE]
+    assert await world.store.settle([Settlement(unknown, done())]) == [SettlementStatus.STALE]
     assert (await world.row(job_id)).state is State.PROCESSING
 
 
@@ -195,7 +195,7 @@ async def test_many_are_settled_in_one_call_each_with_its_own_answer(world: Worl
     answers = await world.store.settle(
         [Settlement(c.lease, verdict, c.attempt) for c, verdict in zip(claimed, verdicts, strict=True)]
     )
-    assert answers == [Answer.APPLIED] * 4 + [Answer.REPEATED, Answer.APPLIED]
+    assert answers == [SettlementStatus.APPLIED] * 4 + [SettlementStatus.REPEATED, SettlementStatus.APPLIED]
     states = [(await world.row(job_id)).state for job_id in ids]
     assert states == [State.COMPLETE, State.QUEUED, State.FAILED, State.QUEUED, State.FAILED, State.COMPLETE]
     assert (await world.row(ids[4])).error_code == "FIRST"

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
-from holdfast.engine.ports import Moved, Transaction
+from holdfast.engine.ports import MoveNotice, Transaction
 from holdfast.errors import UnknownJob
 from holdfast.wiring import SystemIds
 from tests.contract.world import World, done
@@ -49,9 +49,9 @@ async def test_nothing_is_noted_of_a_job_that_is_not_there(world: World) -> None
 
 
 async def test_a_hook_is_told_of_a_note_and_may_refuse_it(world: World) -> None:  # E76 E60
-    told: list[Moved] = []
+    told: list[MoveNotice] = []
 
-    async def refuse(_transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def refuse(_transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         told.extend(moves)
         raise ValueError("not now")
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from holdfast.domain.operation import Doing, Operation, Progress
+from holdfast.domain.operation import Operation, OperationAction, Progress
 from tests.contract.world import MINUTE, World
 
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
@@ -15,7 +15,7 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 def an_operation(operation_id: str = "one") -> Operation:
     return Operation(
         id=operation_id,
-        doing=Doing.REDRIVE,
+        doing=OperationAction.REDRIVE,
         where={"task": ["email"], "owner": "ann"},
         by="ann",
         options={"to_queue": "slow"},

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 from random import Random
 
-from holdfast.domain.outbox import Standing
+from holdfast.domain.outbox import MessageState
 from holdfast.engine.ports import Store
 from tests.contract.outboxes import (
     SPAN,
@@ -180,12 +180,17 @@ async def test_published_and_parked_messages_are_replayed_by_range(world: World)
     replayed = await world.store.replay_messages(TOPIC, numbers["2"], numbers["6"], 10)
     assert replayed == (3, None)  # 5 was not published yet
     kept = await of(world.store, "3")
-    assert (kept.number, kept.standing, kept.tries, kept.error) == (numbers["3"], Standing.WAITING, 0, None)
+    assert (kept.number, kept.standing, kept.tries, kept.error) == (
+        numbers["3"],
+        MessageState.WAITING,
+        0,
+        None,
+    )
     assert kept.settled_at is None
     [lag] = await world.store.lags()
     assert lag[:3] == (TOPIC, 4, 0)
     assert await drain(world.store) == ["2", "3", "4", "5"]
-    assert await standing(world.store, "6") is Standing.PUBLISHED
+    assert await standing(world.store, "6") is MessageState.PUBLISHED
 
 
 async def test_a_replay_counts_as_waiting_from_when_it_was_asked_for(world: World) -> None:  # E44

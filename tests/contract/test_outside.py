@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from holdfast.domain.job import JobId, Lease, Settlement
 from holdfast.domain.moves import Kind, State
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from tests.contract.world import MINUTE, World, bury, done
 
 
@@ -16,7 +16,7 @@ async def claim(world: World, job_id: JobId, generation: int = 1) -> Lease | Non
     return None if claimed is None else claimed.lease
 
 
-async def late(world: World, job_id: JobId, generation: int = 1) -> Answer:
+async def late(world: World, job_id: JobId, generation: int = 1) -> SettlementStatus:
     return await world.store.settle_unheld(job_id, generation, done('"late"'), by="celery@one")
 
 
@@ -32,14 +32,14 @@ async def test_one_job_is_claimed_by_its_id_ahead_of_its_line(world: World) -> N
     [attempt] = await world.store.attempts(second)
     assert attempt.worker == "celery@one"
     assert (await world.claim_one()).lease.job_id == first
-    assert await world.store.settle([Settlement(claimed.lease, done("1"), 1)]) == [Answer.APPLIED]
+    assert await world.store.settle([Settlement(claimed.lease, done("1"), 1)]) == [SettlementStatus.APPLIED]
 
 
 async def test_one_that_is_due_later_can_be_claimed_by_its_id(world: World) -> None:  # E45
     job_id = await world.enqueue(delay=timedelta(hours=1))
     lease = await claim(world, job_id)
     assert lease is not None
-    assert await world.store.settle([Settlement(lease, done("1"), 1)]) == [Answer.APPLIED]
+    assert await world.store.settle([Settlement(lease, done("1"), 1)]) == [SettlementStatus.APPLIED]
     assert (await world.row(job_id)).state is State.COMPLETE
 
 
@@ -72,7 +72,10 @@ async def test_what_comes_late_for_a_job_that_never_ran_is_kept_once(world: Worl
     job_id = await world.enqueue(deadline=MINUTE)
     await world.advance("61s")
     await world.store.time_out(10)
-    assert [await late(world, job_id), await late(world, job_id)] == [Answer.LATE, Answer.LATE]
+    assert [await late(world, job_id), await late(world, job_id)] == [
+        SettlementStatus.LATE,
+        SettlementStatus.LATE,
+    ]
     [kept] = await world.store.late_results(job_id)
     assert (kept.epoch, kept.reason, kept.outcome, kept.result) == (-1, "timed_out", "complete", "late")
     row = await world.row(job_id)
@@ -85,8 +88,8 @@ async def test_what_comes_late_for_one_that_ran_is_kept_under_its_lease(world: W
     lease = await claim(world, job_id)
     assert lease is not None
     await world.store.cancel(job_id, "ann", "")
-    assert await world.store.settle([Settlement(lease, done('"late"'), 1)]) == [Answer.LATE]
-    assert await late(world, job_id) is Answer.LATE
+    assert await world.store.settle([Settlement(lease, done('"late"'), 1)]) == [SettlementStatus.LATE]
+    assert await late(world, job_id) is SettlementStatus.LATE
     [kept] = await world.store.late_results(job_id)
     assert (kept.epoch, kept.reason) == (lease.epoch, "cancelled")
 
@@ -96,7 +99,7 @@ async def test_each_generation_keeps_a_late_result_of_its_own(world: World) -> N
     for generation in (1, 2):
         await world.advance("61s")
         await world.store.time_out(10)
-        assert await late(world, job_id, generation) is Answer.LATE
+        assert await late(world, job_id, generation) is SettlementStatus.LATE
         if generation == 1:
             await world.store.retry(job_id, "ann", kind=Kind.manual_retry)
     assert {kept.epoch for kept in await world.store.late_results(job_id)} == {-1, -2}
@@ -106,7 +109,7 @@ async def test_what_comes_again_after_the_end_changes_nothing(world: World) -> N
     job_id = await world.enqueue()
     await world.settle(await world.claim_one(), done("1"))
     before = await world.kinds(job_id)
-    assert await late(world, job_id) is Answer.REPEATED
+    assert await late(world, job_id) is SettlementStatus.REPEATED
     assert await world.kinds(job_id) == before
     assert (await world.row(job_id)).result == 1
     assert await world.store.late_results(job_id) == []
@@ -117,8 +120,8 @@ async def test_what_comes_for_another_generation_is_on_record_and_changes_nothin
     await world.settle(await world.claim_one(), bury())
     await world.store.retry(job_id, "ann", kind=Kind.manual_retry)
     before = await world.row(job_id)
-    assert await late(world, job_id, 1) is Answer.STALE
-    assert await late(world, job_id, 1) is Answer.STALE  # however often: one event
+    assert await late(world, job_id, 1) is SettlementStatus.STALE
+    assert await late(world, job_id, 1) is SettlementStatus.STALE  # however often: one event
     assert (await world.row(job_id)).state == before.state
     [told] = [
         event

@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.job import DeadLetterFilter, Edit, Event, JobFilter, JobId, JobSpec, NewJob
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.verdict import Failure
-from holdfast.engine.ports import Moved, Retention, Stuck, Transaction
+from holdfast.engine.ports import MoveNotice, Retention, StuckAttempt, Transaction
 from holdfast.errors import Conflict, UnknownJob, UsageError
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, MINUTE, World, bury, done, failed, retry
@@ -86,7 +86,7 @@ async def test_of_two_who_see_an_attempt_stuck_one_takes_it_and_it_runs_once(
 ) -> None:  # E2a E30 E33 S2
     job_id = await world.enqueue(max_attempts=2)
     session = await world.session(ttl=timedelta(hours=2))
-    seen = Stuck((await world.claim_one(session)).lease, Failure.of("STUCK"))
+    seen = StuckAttempt((await world.claim_one(session)).lease, Failure.of("STUCK"))
     with pytest.raises(Conflict, match="is being processed"):
         await manual(world, job_id)  # nobody says that it is stuck
     await manual(world, job_id, stuck=seen)
@@ -108,7 +108,7 @@ async def test_of_two_who_see_an_attempt_stuck_one_takes_it_and_it_runs_once(
     last = await world.claim_one(session)
     with pytest.raises(Conflict, match="is being processed"):
         await manual(world, job_id, stuck=seen)  # that attempt is over
-    await manual(world, job_id, stuck=Stuck(last.lease, Failure.of("STUCK")))
+    await manual(world, job_id, stuck=StuckAttempt(last.lease, Failure.of("STUCK")))
     row = await world.row(job_id)
     assert (row.state, row.generation, row.attempt) == (State.QUEUED, 2, 0)
     assert [a.outcome for a in await world.store.attempts(job_id)] == ["reclaimed", "reclaimed"]
@@ -435,4 +435,4 @@ async def test_a_hook_is_told_of_the_moves_it_asked_for(world: World) -> None:
     await world.settle(await world.claim_one(), done())
     await world.settle(await world.claim_one(), bury())
     assert told == [("queued", first), ("queued", second), ("complete", first), ("failed", second)]
-    assert Moved._fields[0] == "kind"
+    assert MoveNotice._fields[0] == "kind"

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.domain.job import DeadLetterFilter, JobId
 from holdfast.domain.moves import Kind, State
-from holdfast.domain.precondition import Proviso, Version
-from holdfast.engine.ports import Moved, Transaction
+from holdfast.domain.precondition import Precondition, Version
+from holdfast.engine.ports import MoveNotice, Transaction
 from holdfast.errors import Changed, Conflict, UnknownJob
 from tests.contract.world import World, bury, done, release, retry
 
@@ -18,19 +18,19 @@ Step = Callable[[World, JobId], Awaitable[object]]
 NOBODY = JobId("019a8f6e-2a53-7cc1-9d0e-5f1c7a0b3d42")
 
 
-async def as_read(world: World, job_id: JobId) -> Proviso:
-    return Proviso(versions=frozenset({(await world.row(job_id)).version}))
+async def as_read(world: World, job_id: JobId) -> Precondition:
+    return Precondition(versions=frozenset({(await world.row(job_id)).version}))
 
 
-async def manual(world: World, job_id: JobId, proviso: Proviso) -> int:
+async def manual(world: World, job_id: JobId, proviso: Precondition) -> int:
     return await world.store.retry(job_id, "ann", kind=Kind.manual_retry, proviso=proviso)
 
 
-async def cancel(world: World, job_id: JobId, proviso: Proviso) -> None:
+async def cancel(world: World, job_id: JobId, proviso: Precondition) -> None:
     await world.store.cancel(job_id, "ann", "", proviso=proviso)
 
 
-async def discard(world: World, job_id: JobId, proviso: Proviso) -> None:
+async def discard(world: World, job_id: JobId, proviso: Precondition) -> None:
     await world.store.discard(job_id, "ann", "seen", proviso=proviso)
 
 
@@ -108,7 +108,7 @@ async def test_what_is_as_it_was_read_is_moved(world: World) -> None:  # E33 E66
     await _retry_later(world, job_id)
     read = await as_read(world, job_id)
     others = frozenset({Version(State.QUEUED, 1, 2, 3, 4)})
-    assert await manual(world, job_id, Proviso(versions=others | (read.versions or frozenset()))) == 1
+    assert await manual(world, job_id, Precondition(versions=others | (read.versions or frozenset()))) == 1
     await _bury(world, job_id)
     await discard(world, job_id, await as_read(world, job_id))
     assert await world.store.dead_letters(DeadLetterFilter(), after=None, limit=1) == []
@@ -127,21 +127,21 @@ async def test_a_job_that_became_due_is_as_it_was_read(world: World) -> None:  #
 async def test_there_is_no_version_of_a_job_that_is_not_there(world: World) -> None:  # E66
     for move in (manual, cancel, discard):
         with pytest.raises(UnknownJob):
-            await move(world, NOBODY, Proviso(versions=frozenset()))
+            await move(world, NOBODY, Precondition(versions=frozenset()))
 
 
 async def test_a_call_of_one_name_is_carried_out_once(world: World) -> None:  # E6 E37
     job_id = await world.enqueue()
-    named = Proviso(token="call-1")
+    named = Precondition(token="call-1")
     await cancel(world, job_id, named)
-    await manual(world, job_id, Proviso(token="call-2"))
+    await manual(world, job_id, Precondition(token="call-2"))
     await cancel(world, job_id, named)  # sent again, because its answer was lost
     assert (await world.row(job_id)).state is State.QUEUED
     await _bury(world, job_id)
-    assert await manual(world, job_id, Proviso(token="call-2")) == 1
+    assert await manual(world, job_id, Precondition(token="call-2")) == 1
     assert (await world.row(job_id)).state is State.FAILED
     for _ in range(2):
-        await discard(world, job_id, Proviso(token="call-3"))
+        await discard(world, job_id, Precondition(token="call-3"))
     assert await world.kinds(job_id) == [
         "queued", "cancelled", "manual_retry", "processing", "failed", "discarded"
     ]  # fmt: skip
@@ -150,12 +150,12 @@ async def test_a_call_of_one_name_is_carried_out_once(world: World) -> None:  # 
 async def test_the_name_of_a_call_is_for_our_own_eyes(world: World) -> None:  # E66
     told: list[Mapping[str, object]] = []
 
-    async def hook(_transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def hook(_transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         told.extend(moved.meta for moved in moves)
 
     world.store.hooks.append((frozenset({Kind.cancelled}), hook))
     job_id = await world.enqueue()
-    await cancel(world, job_id, Proviso(token="call-1"))
+    await cancel(world, job_id, Precondition(token="call-1"))
     events = await world.store.events(after=0, limit=10, job_id=job_id)
     assert [event.meta for event in events][-1] == {"by": "ann"}
     assert told == [{"by": "ann"}]

@@ -11,13 +11,13 @@ import pytest
 
 from holdfast.domain.job import Enqueued, JobFilter, JobSpec, NewJob
 from holdfast.domain.moves import Kind
-from holdfast.engine.api_store import Begun, Kept, Repeated, Request
-from holdfast.engine.ports import Moved, Transaction
+from holdfast.engine.api_store import EarlierRequest, NamedRequest, Repeated, StartedRequest
+from holdfast.engine.ports import MoveNotice, Transaction
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, MINUTE, World
 
 _ids = SystemIds()
-REQUEST = Request("POST /jobs ann", "order-7", b"content")
+REQUEST = NamedRequest("POST /jobs ann", "order-7", b"content")
 DAY = timedelta(days=1)
 
 
@@ -44,7 +44,11 @@ async def test_a_request_that_is_sent_again_stores_nothing_and_is_answered_as_be
 
 async def test_requests_of_another_scope_or_name_are_others(world: World) -> None:  # E37
     others = [REQUEST._replace(scope="POST /jobs bob"), REQUEST._replace(name="order-8")]
-    tricky = [Request("ab", "c", b""), Request("a", "bc", b""), Request("", "\x00\ud800" * 3000, b"")]
+    tricky = [
+        NamedRequest("ab", "c", b""),
+        NamedRequest("a", "bc", b""),
+        NamedRequest("", "\x00\ud800" * 3000, b""),
+    ]
     for request in (REQUEST, *others, *tricky):
         assert answered(await world.store.enqueue_once(request, new_jobs(), keep=DAY))
 
@@ -95,7 +99,7 @@ async def test_of_many_at_once_one_is_stored(world: World) -> None:  # E37
 
 
 async def test_a_request_whose_jobs_a_hook_refuses_is_not_kept(world: World) -> None:  # E37
-    async def refuse(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def refuse(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         raise ValueError("not today")
 
     world.store.hooks.append((frozenset({Kind.queued}), refuse))
@@ -108,7 +112,7 @@ async def test_a_request_whose_jobs_a_hook_refuses_is_not_kept(world: World) -> 
 async def test_hooks_are_told_of_named_requests_once(world: World) -> None:  # E37
     told: list[str] = []
 
-    async def listen(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def listen(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         told.extend(moved.job_id for moved in moves)
 
     world.store.hooks.append((frozenset({Kind.queued}), listen))
@@ -137,30 +141,34 @@ async def test_requests_are_forgotten_when_their_time_is_up_in_batches(world: Wo
 
 
 # -- requests that are carried out step by step ---------------------------------------------------------------------------
-async def begin(world: World, holder: str, request: Request = REQUEST) -> Begun | Kept:
+async def begin(
+    world: World, holder: str, request: NamedRequest = REQUEST
+) -> StartedRequest | EarlierRequest:
     return await world.store.begin_request(request, holder, span=MINUTE, keep=DAY)
 
 
-async def ours(world: World, holder: str, request: Request = REQUEST) -> Begun:
+async def ours(world: World, holder: str, request: NamedRequest = REQUEST) -> StartedRequest:
     found = await begin(world, holder, request)
-    assert isinstance(found, Begun)
+    assert isinstance(found, StartedRequest)
     return found
 
 
 async def test_a_request_is_begun_by_one_and_answered_again_to_all(world: World) -> None:  # E37
     begun = await ours(world, "a")
-    assert await begin(world, "b") == Kept(b"content", None)
-    assert await begin(world, "b", REQUEST._replace(fingerprint=b"other")) == Kept(b"content", None)
+    assert await begin(world, "b") == EarlierRequest(b"content", None)
+    assert await begin(world, "b", REQUEST._replace(fingerprint=b"other")) == EarlierRequest(b"content", None)
     assert await world.store.answer_request(REQUEST, begun.ticket, '{"x": "é"}', keep=DAY)
     for fingerprint in (b"content", b"other"):
         found = await begin(world, "c", REQUEST._replace(fingerprint=fingerprint))
-        assert found == Kept(b"content", '{"x": "é"}')
+        assert found == EarlierRequest(b"content", '{"x": "é"}')
 
 
 async def test_of_many_that_begin_at_once_one_does(world: World) -> None:  # E37
     found = await asyncio.gather(*(begin(world, f"holder-{number}") for number in range(20)))
-    assert sum(isinstance(one, Begun) for one in found) == 1
-    assert [one for one in found if isinstance(one, Kept)] == [Kept(b"content", None)] * 19
+    assert sum(isinstance(one, StartedRequest) for one in found) == 1
+    assert [one for one in found if isinstance(one, EarlierRequest)] == [
+        EarlierRequest(b"content", None)
+    ] * 19
 
 
 async def test_a_beginning_whose_answer_was_lost_is_the_same_when_it_is_sent_again(
@@ -180,9 +188,9 @@ async def test_a_request_that_was_refused_leaves_its_name_to_others(world: World
 async def test_who_takes_over_from_one_who_was_lost_does_so_under_the_same_token(world: World) -> None:  # E37
     lost = await ours(world, "a")
     await world.advance("59s")
-    assert await begin(world, "b") == Kept(b"content", None)
+    assert await begin(world, "b") == EarlierRequest(b"content", None)
     await world.advance("1s")
-    assert await begin(world, "b", REQUEST._replace(fingerprint=b"other")) == Kept(b"content", None)
+    assert await begin(world, "b", REQUEST._replace(fingerprint=b"other")) == EarlierRequest(b"content", None)
     next_one = await ours(world, "b")
     assert (next_one.token, next_one.ticket == lost.ticket) == (lost.token, False)
     # It was only slow. What it has to say is another's to say now.
@@ -192,7 +200,7 @@ async def test_who_takes_over_from_one_who_was_lost_does_so_under_the_same_token
     last = await ours(world, "c")
     assert last.token == lost.token
     assert await world.store.answer_request(REQUEST, last.ticket, "2", keep=DAY)
-    assert await begin(world, "d") == Kept(b"content", "2")
+    assert await begin(world, "d") == EarlierRequest(b"content", "2")
 
 
 async def test_what_was_answered_is_kept_for_its_time_and_then_begun_anew(world: World) -> None:  # E37

@@ -11,7 +11,7 @@ import pytest
 from holdfast.domain.job import JobId, JobSpec, Lane, NewJob
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.verdict import Failure
-from holdfast.engine.ports import Stuck
+from holdfast.engine.ports import StuckAttempt
 from holdfast.errors import Conflict
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, World, bury, retry
@@ -19,7 +19,7 @@ from tests.contract.world import LANE, World, bury, retry
 HIGHEST = 1000
 FAIR = Lane("default", "email", fair=True)
 OTHER = Lane("default", "letter")
-Way = Callable[[World], Awaitable[tuple[JobId, Stuck | None]]]
+Way = Callable[[World], Awaitable[tuple[JobId, StuckAttempt | None]]]
 _ids = SystemIds()
 
 
@@ -55,13 +55,13 @@ async def lost(world: World) -> tuple[JobId, None]:
     return job_id, None
 
 
-async def stuck(world: World, attempts: int = 3) -> tuple[JobId, Stuck]:
+async def stuck(world: World, attempts: int = 3) -> tuple[JobId, StuckAttempt]:
     job_id = await world.enqueue(priority=7, max_attempts=attempts)
     claimed = await world.claim_one(await world.session(ttl=timedelta(hours=2)))
-    return job_id, Stuck(claimed.lease, Failure.of("STUCK"))
+    return job_id, StuckAttempt(claimed.lease, Failure.of("STUCK"))
 
 
-async def stuck_in_its_last_attempt(world: World) -> tuple[JobId, Stuck]:
+async def stuck_in_its_last_attempt(world: World) -> tuple[JobId, StuckAttempt]:
     return await stuck(world, attempts=1)
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from holdfast.domain.job import JobId, Lane, Settlement
 from holdfast.domain.moves import Kind
-from holdfast.domain.queue_position import Place, Standing, Use
+from holdfast.domain.queue_position import Place, QueuePosition, Use
 from holdfast.domain.verdict import Release
 from holdfast.engine.lane_store import Cap
 from tests.contract.world import LANE, MINUTE, World, bury, done, retry
@@ -14,7 +14,7 @@ from tests.contract.world import LANE, MINUTE, World, bury, done, retry
 CALLS = Lane("default", "convert", "gateway", "eu")
 
 
-async def stands(world: World, job_id: JobId, *scopes: str) -> Standing:
+async def stands(world: World, job_id: JobId, *scopes: str) -> QueuePosition:
     found = await world.store.standing(job_id, scopes)
     assert found is not None
     return found

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.domain.duration import Duration, duration
 from holdfast.domain.job import Claimed, JobId, JobRow, JobSpec, Lane, NewJob, Session, Settlement
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.engine.ports import Answer, Clock, Store
+from holdfast.engine.ports import Clock, SettlementStatus, Store
 from holdfast.wiring import SystemIds
 
 MINUTE = timedelta(minutes=1)
@@ -46,7 +46,7 @@ class World:
         [claimed] = await self.claim(session)
         return claimed
 
-    async def settle(self, claimed: Claimed, verdict: Verdict) -> Answer:
+    async def settle(self, claimed: Claimed, verdict: Verdict) -> SettlementStatus:
         [answer] = await self.store.settle([Settlement(claimed.lease, verdict, claimed.attempt)])
         return answer
 

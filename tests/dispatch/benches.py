@@ -11,7 +11,7 @@ from holdfast.dispatch.memory import MemoryDispatch
 from holdfast.dispatch.rabbitmq import RabbitDispatch
 from holdfast.dispatch.redis import RedisDispatch
 from holdfast.domain.job import JobId, Lane
-from holdfast.engine.dispatch import Dispatch, Entry, Hint
+from holdfast.engine.dispatch import Dispatch, DispatchEntry, DispatchHint
 from holdfast.wiring import SystemClock, SystemIds
 
 LANE, OTHER = Lane("default", "email"), Lane("über/längere Wörter*", "let:ter}", "post", "eu", True)
@@ -35,12 +35,12 @@ def an_entry(
     priority: int = 0,
     generation: int = 1,
     job_id: JobId | None = None,
-) -> Entry:
-    return Entry(job_id or _ids.job_id(), generation, lane, priority, timedelta(seconds=delay))
+) -> DispatchEntry:
+    return DispatchEntry(job_id or _ids.job_id(), generation, lane, priority, timedelta(seconds=delay))
 
 
-def hints(*entries: Entry) -> list[Hint]:
-    return [Hint(entry.job_id, entry.generation) for entry in entries]
+def hints(*entries: DispatchEntry) -> list[DispatchHint]:
+    return [DispatchHint(entry.job_id, entry.generation) for entry in entries]
 
 
 def address_of(kind: str, servers: Mapping[str, Any]) -> str | None:

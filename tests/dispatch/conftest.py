@@ -41,7 +41,7 @@ def broker_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def look(*_: object) -> list[object]:
         return []
 
-    monkeypatch.setattr(dispatched.Brokered, "_look", look)
+    monkeypatch.setattr(dispatched.DispatchedJobs, "_look", look)
 
 
 @pytest.fixture

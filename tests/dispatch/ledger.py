@@ -7,7 +7,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from holdfast import Holdfast, Retry
-from holdfast.engine.dispatcher import Broker
+from holdfast.engine.dispatcher import Dispatcher
 from tests.integration.world import new_app, until
 from tests.services.rabbitmq import RabbitMq
 from tests.services.redis import RedisServer
@@ -29,7 +29,7 @@ class Ledger:
 
         self.note = note
 
-    async def broker(self) -> Broker:
+    async def broker(self) -> Dispatcher:
         broker = (await self.app.engine()).broker
         assert broker is not None
         return broker

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from holdfast.dispatch.redis import RedisDispatch, lane_text
-from holdfast.engine.dispatch import Entry
+from holdfast.engine.dispatch import DispatchEntry
 from tests.dispatch.benches import LANE, an_entry
 from tests.services.redis import RedisServer
 
@@ -64,7 +64,7 @@ async def counted(client: Any, verb: Callable[[], Awaitable[Any]]) -> tuple[Coun
 
 async def test_schedule_cancel_and_take_cost_the_same_among_a_million(own_redis: RedisServer) -> None:  # S6
     dispatch, client = RedisDispatch(own_redis.url(), "many"), Redis.from_url(own_redis.url())
-    entries: list[Entry] = []
+    entries: list[DispatchEntry] = []
 
     async def schedule() -> None:
         entries[:] = [an_entry(delay=7_200) for _ in range(ROUNDS)]

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.dispatch.redis import RedisDispatch
 from holdfast.domain.job import JobId
-from holdfast.engine.dispatch import BrokerAway, Dispatch, Hint, hint_of
+from holdfast.engine.dispatch import BrokerUnavailable, Dispatch, DispatchHint, hint_of
 from tests.dispatch.benches import LANE, OTHER, SERVERS, a_dispatch, address_of, an_entry, hints
 from tests.services.rabbitmq import RabbitMq
 from tests.services.redis import RedisServer
@@ -75,7 +75,7 @@ async def test_whoever_waits_is_woken(dispatch: Dispatch, monkeypatch: pytest.Mo
         assert await waiting == hints(entry)
 
 
-async def _until_there(dispatch: Dispatch) -> list[Hint]:
+async def _until_there(dispatch: Dispatch) -> list[DispatchHint]:
     while not (taken := await dispatch.take([LANE], 1)):
         await dispatch.wait([LANE], 10)
     return taken
@@ -112,7 +112,7 @@ async def test_what_is_due_later_is_taken_when_it_is_due(keeps_time: Dispatch) -
     late, soon = an_entry(delay=1.1), an_entry(delay=1.0)
     await keeps_time.offer([late, soon])
     assert (await keeps_time.sizes([LANE])).later == 2
-    taken: list[Hint] = []
+    taken: list[DispatchHint] = []
     async with asyncio.timeout(20):
         while len(taken := taken + await keeps_time.take([LANE], 10)) < 2:
             await keeps_time.wait([LANE], 5)
@@ -197,7 +197,7 @@ async def test_that_everything_was_offered_is_remembered_until_it_is_emptied(
 async def test_a_broker_that_is_not_there_is_told_of_in_one_line_without_a_secret(kind: str) -> None:  # E45
     scheme = {"redis": "redis", "rabbitmq": "amqp"}[kind]
     dispatch = a_dispatch(kind, f"{scheme}://user:s3cret@127.0.0.1:1/")
-    with pytest.raises(BrokerAway) as away:
+    with pytest.raises(BrokerUnavailable) as away:
         await dispatch.offer([an_entry()])
     assert "s3cret" not in str(away.value)
     assert "\n" not in str(away.value)
@@ -207,7 +207,7 @@ async def test_a_broker_that_is_not_there_is_told_of_in_one_line_without_a_secre
         dispatch.sizes([LANE]),
         dispatch.ping(),
     ):
-        with pytest.raises(BrokerAway):
+        with pytest.raises(BrokerUnavailable):
             await ask
     await dispatch.close()
 
@@ -220,7 +220,7 @@ async def test_a_question_that_fails_takes_no_connection_from_another(own_redis:
         first, *others = await asyncio.gather(
             failing, *(_late(dispatch, turns) for turns in range(12)), return_exceptions=True
         )
-        assert isinstance(first, BrokerAway)
+        assert isinstance(first, BrokerUnavailable)
         assert others == [None] * 12
     await dispatch.close()
 

@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 from holdfast.dispatch.rabbitmq import RabbitDispatch
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.moves import State
-from holdfast.engine.dispatch import Dispatch, Hint
-from holdfast.engine.dispatcher import Broker, name_of
+from holdfast.engine.dispatch import Dispatch, DispatchHint
+from holdfast.engine.dispatcher import Dispatcher, name_of
 from tests.dispatch.ledger import Ledger
 from tests.integration.world import new_app, until, working
 from tests.services.rabbitmq import RabbitMq
@@ -131,13 +131,13 @@ async def test_a_manual_retry_with_the_highest_priority_overtakes_all_hints(
         await until(lambda: _in_line(broker, book.note.lane, 2002))
         hints = await broker.ask(lambda dispatch: dispatch.take([book.note.lane], 2))
         assert hints is not None
-        assert set(hints) == {Hint(JobId(waiting.id), 1), Hint(JobId(ended.id), 2)}
+        assert set(hints) == {DispatchHint(JobId(waiting.id), 1), DispatchHint(JobId(ended.id), 2)}
         session = await engine.store.open_session("worker", app.settings.lease)
         claimed = await engine.store.claim_jobs(session, hints)
         assert {one.lease.job_id: one.priority for one in claimed} == {waiting.id: 1000, ended.id: 1000}
 
 
-async def _in_line(broker: Broker, lane: Lane, wanted: int) -> bool:
+async def _in_line(broker: Dispatcher, lane: Lane, wanted: int) -> bool:
     sizes = await broker.ask(lambda dispatch: dispatch.sizes([lane]))
     return sizes is not None and sizes.ready[lane] == wanted
 
@@ -152,7 +152,7 @@ async def test_a_cancelled_delayed_job_leaves_the_broker(url: str, own_redis: Re
         await until(lambda: _later(broker, 0))
 
 
-async def _later(broker: Broker, wanted: int) -> bool:
+async def _later(broker: Dispatcher, wanted: int) -> bool:
     sizes = await broker.ask(lambda dispatch: dispatch.sizes([]))
     return sizes is not None and sizes.later == wanted
 
@@ -168,7 +168,7 @@ async def test_of_cancel_and_take_the_first_in_the_store_wins(
         entries = await engine.store.waiting([JobId(first.id), JobId(second.id)])
         await broker.ask(lambda dispatch: dispatch.offer(entries))
         hints = await broker.ask(lambda dispatch: dispatch.take([entries[0].lane], 2))
-        assert set(hints or ()) >= {Hint(JobId(first.id), 1)}
+        assert set(hints or ()) >= {DispatchHint(JobId(first.id), 1)}
         await engine.store.cancel(JobId(first.id), "ann", "")  # taken, then cancelled, then claimed
         [claimed] = await engine.store.claim_jobs(session, hints or ())
         assert claimed.lease.job_id == second.id

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.domain.job import JobId, Lease, Settlement
 from holdfast.domain.moves import Kind, State
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.stores.memory import manual, outcomes, recovery
 from holdfast.stores.memory.tables import Job, Tables
 from tests.exhaustive.search import Story, explore
@@ -95,9 +95,9 @@ def told_twice(patch: Patch) -> None:
     """An answer that was lost makes a second event."""
     real = outcomes.refuse
 
-    def refuse(tables: Tables, job: Job, lease: Lease, verdict: Any) -> Answer:
+    def refuse(tables: Tables, job: Job, lease: Lease, verdict: Any) -> SettlementStatus:
         answer = real(tables, job, lease, verdict)
-        if answer is Answer.REPEATED and job.state is State.COMPLETE:
+        if answer is SettlementStatus.REPEATED and job.state is State.COMPLETE:
             tables.record(Kind.complete, job)
         return answer
 
@@ -107,7 +107,7 @@ def told_twice(patch: Patch) -> None:
 def late_result_applied(patch: Patch) -> None:
     real = outcomes.settle
 
-    def settle(tables: Tables, settlement: Settlement) -> Answer:
+    def settle(tables: Tables, settlement: Settlement) -> SettlementStatus:
         job = tables.jobs[settlement.lease.job_id]
         deadline_at, job.deadline_at = job.deadline_at, None
         try:

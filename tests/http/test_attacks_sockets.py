@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from holdfast.server import connection, run
-from holdfast.server.connection import LONGEST_HEAD, Connection
+from holdfast.server.connection import LONGEST_HEAD, ClientConnection
 from holdfast.server.run import listen, served
 from tests.http.test_serving import BODY, Served, head, raw, status
 from tests.http.world import API, new_app
@@ -26,7 +26,7 @@ SMUGGLED = head(f"Content-Length: {len(BODY)}") + BODY
 
 @pytest.fixture(params=[H11Protocol, HttpToolsProtocol], ids=["h11", "httptools"])
 async def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    class Protocol(Connection):
+    class Protocol(ClientConnection):
         inner_class = request.param
 
     monkeypatch.setattr(run, "Connection", Protocol)

@@ -11,7 +11,7 @@ from holdfast.domain.access import Role
 from holdfast.server import assembly
 from holdfast.server.body_limits import Direct
 from holdfast.server.routes import DIRECT, ROUTES
-from holdfast.server.routing import Route
+from holdfast.server.routing import ApiRoute
 from tests.http.world import API, House, new_app, new_house
 
 pytestmark = pytest.mark.anyio
@@ -81,6 +81,9 @@ def test_what_has_a_name_in_its_path_goes_the_long_way() -> None:
     assert ("POST", f"{API}/jobs") in DIRECT
     assert not [path for _, path in DIRECT if "{" in path]
     known = {
-        (method, route.path) for route in ROUTES if isinstance(route, Route) for method in route.methods or ()
+        (method, route.path)
+        for route in ROUTES
+        if isinstance(route, ApiRoute)
+        for method in route.methods or ()
     }
     assert set(DIRECT) <= known

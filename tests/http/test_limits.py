@@ -11,7 +11,7 @@ from holdfast.domain.access import Role
 from holdfast.domain.limits import Rate
 from holdfast.server import api, rate_limit
 from holdfast.server.problems import Problem
-from holdfast.server.rate_limits import Rates
+from holdfast.server.rate_limits import RateLimits
 from holdfast.testing import ManualClock
 from tests.http.world import API, House, new_app, new_house
 
@@ -94,7 +94,7 @@ class SleepsAtOnce(ManualClock):
 
 async def test_who_does_not_heed_refusals_is_told_later_and_let_in_evenly() -> None:  # E66
     clock = SleepsAtOnce()
-    rates = Rates(new_app(clock=clock), clock, Rate.read("6000/min"))
+    rates = RateLimits(new_app(clock=clock), clock, Rate.read("6000/min"))
 
     async def allowed(times: int) -> int:
         done = 0

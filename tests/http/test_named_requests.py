@@ -19,7 +19,7 @@ from holdfast.domain.access import Action, Role
 from holdfast.errors import StoreUnavailable
 from holdfast.server.assembly import table
 from holdfast.server.routes import document
-from holdfast.server.routing import Route, takes_name
+from holdfast.server.routing import ApiRoute, takes_name
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from tests.http.world import API, House, assert_as_documented, new_app, new_house
@@ -84,7 +84,7 @@ async def calm(house: House) -> None:
             await house.app.close_breaker(one.dependency.label)
 
 
-async def path_of(house: House, route: Route) -> str:
+async def path_of(house: House, route: ApiRoute) -> str:
     """Where a request is sent that *route* carries out."""
     app, path = house.app, route.path
     await calm(house)

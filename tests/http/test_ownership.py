@@ -11,7 +11,7 @@ import pytest
 from holdfast.domain.access import Action, Role
 from holdfast.errors import UsageError
 from holdfast.server.assembly import table
-from holdfast.server.routing import Route, does, router
+from holdfast.server.routing import ApiRoute, allows, router
 from tests.http.world import API, House, assert_as_documented, new_house
 
 HOUSE = new_house()
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def ask(
-    house: House, route: Route, headers: dict[str, str], job_id: str, **changes: Any
+    house: House, route: ApiRoute, headers: dict[str, str], job_id: str, **changes: Any
 ) -> httpx2.Response:
     path = route.path.replace("{job_id}", job_id).replace("{owner:path}", "alice")
     path = re.sub(r"\{[a-z_]+(:path)?\}", "unknown", path)
@@ -154,4 +154,4 @@ def test_a_route_that_does_not_say_what_it_does_cannot_be_made() -> None:  # E66
 def test_every_action_is_on_some_route() -> None:
     there = {route.action for route in ROUTES.values()}
     assert {Action.ENQUEUE, Action.SEE, Action.STEER, Action.LOOK, Action.OPERATE} <= there
-    assert does(Action.SEE)["openapi_extra"]["x-action"] == "see"
+    assert allows(Action.SEE)["openapi_extra"]["x-action"] == "see"

@@ -14,7 +14,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.server import event_reader as feeds
 from holdfast.server import stream
-from holdfast.server.event_reader import Feed
+from holdfast.server.event_reader import EventReader
 from holdfast.wiring import SystemClock
 from tests.http.listening import Listener, serving
 
@@ -111,7 +111,7 @@ async def test_a_client_killed_and_resumed_a_hundred_times_under_load_misses_not
 
 async def test_five_hundred_clients_are_served_by_one_reader(plain: Holdfast) -> None:  # E61
     async with serving(plain) as (port, server):
-        feed: Feed = server.site.state.door.feed
+        feed: EventReader = server.site.state.door.feed
         listeners = [Listener(port) for _ in range(500)]
         try:
             for start in range(0, 500, 100):
@@ -137,7 +137,7 @@ async def test_a_client_that_is_behind_reads_for_itself_and_holds_nobody(
 ) -> None:  # E61
     monkeypatch.setattr(feeds, "MOST_EVENTS", 50)
     async with serving(plain) as (port, server):
-        feed: Feed = server.site.state.door.feed
+        feed: EventReader = server.site.state.door.feed
         async with Listener(port) as slow, Listener(port) as quick:
             await slow.until_beat()
             await quick.until_beat()
@@ -254,7 +254,7 @@ async def test_a_client_that_does_not_read_is_let_go(
 ) -> None:  # E61
     monkeypatch.setattr(stream, "STALLED_SECONDS", 0.5)
     async with serving(plain) as (port, server):
-        feed: Feed = server.site.state.door.feed
+        feed: EventReader = server.site.state.door.feed
         async with Listener(port) as stalled:
             await stalled.until_beat()
             stalled._reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -296,7 +296,7 @@ async def test_a_server_that_stops_ends_its_streams_at_once(
 
 
 async def test_nobody_reads_while_nobody_listens(plain: Holdfast) -> None:
-    feed = Feed(plain, SystemClock())
+    feed = EventReader(plain, SystemClock())
     assert feed.polls == 0
     async with feed.listening():
         assert (await feed.news(0, seconds=0.05)).events == ()

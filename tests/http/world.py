@@ -20,7 +20,7 @@ from holdfast.domain.job import JobId, Lane, Settlement
 from holdfast.domain.verdict import Bury, Failure
 from holdfast.server import api
 from holdfast.server.routes import document
-from holdfast.server.routing import Route
+from holdfast.server.routing import ApiRoute
 from holdfast.stores.memory import MemoryStore
 from holdfast.wiring import SystemClock
 
@@ -103,7 +103,7 @@ def new_house(app: Holdfast | None = None, **options: Any) -> House:
     return House(app, api(app, **{"rate": None, **options}))
 
 
-def assert_as_documented(route: Route, answer: httpx2.Response) -> None:
+def assert_as_documented(route: ApiRoute, answer: httpx2.Response) -> None:
     """Its status is one that the document tells of, and so is its body."""
     method = min(route.methods or ()).lower()
     told = document()["paths"][route.path_format][method]["responses"].get(str(answer.status_code))

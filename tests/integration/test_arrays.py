@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from holdfast.stores.postgres import type_cache
-from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.connections import Connections
 
 NOW = datetime.now(UTC)
 VALUES: dict[str, list[Any]] = {
@@ -50,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
 async def test_arrays_are_looked_up_once_for_all_connections(
     postgres_url: str, asked: list[set[int]], prepare: str
 ) -> None:
-    lines = Lines(f"{postgres_url}?prepare={prepare}")
+    lines = Connections(f"{postgres_url}?prepare={prepare}")
     for _ in range(2):
         connection = await lines.connect()
         for kind, values in VALUES.items():
@@ -62,7 +62,7 @@ async def test_arrays_are_looked_up_once_for_all_connections(
 async def test_all_that_our_statements_and_tables_are_made_of_is_looked_up_together(
     postgres_url: str,
 ) -> None:
-    connection = await Lines(postgres_url).connect()
+    connection = await Connections(postgres_url).connect()
     folder = Path(type_cache.__file__).parent
     named = {
         name
@@ -81,7 +81,7 @@ async def test_all_that_our_statements_and_tables_are_made_of_is_looked_up_toget
 async def test_what_a_database_has_of_its_own_is_looked_up_there(
     postgres_url: str, asked: list[set[int]]
 ) -> None:
-    connection = await Lines(postgres_url).connect()
+    connection = await Connections(postgres_url).connect()
     await connection.execute("CREATE TYPE mood AS ENUM ('good', 'bad')")
     assert await connection.fetchval("SELECT $1::mood[]", ["bad"]) == ["bad"]
     assert await connection.fetchval("SELECT $1::numrange[]", []) == []

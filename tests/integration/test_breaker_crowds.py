@@ -16,7 +16,7 @@ from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState
 from holdfast.domain.job import Session
 from holdfast.domain.lanes import Dependency
 from holdfast.engine.engine import Engine
-from holdfast.worker.admission import Admitted, Admitting
+from holdfast.worker.admission import AdmittedJob, LaneAdmission
 from holdfast.worker.dependencies import Dependencies
 from tests.integration.world import new_app
 
@@ -30,7 +30,7 @@ class Worker:
     def __init__(self, engine: Engine, session: Session) -> None:
         self._engine, self.session = engine, session
         self.guards = Dependencies(engine, lambda: None)
-        self._admitting = Admitting(engine, self.guards, lambda *_: None, engine.store)
+        self._admitting = LaneAdmission(engine, self.guards, lambda *_: None, engine.store)
 
     @classmethod
     async def start(cls, engine: Engine, number: int) -> Worker:
@@ -41,7 +41,7 @@ class Worker:
     async def beat(self) -> None:
         await self.guards.tend(self.session)
 
-    async def claim(self) -> list[Admitted]:
+    async def claim(self) -> list[AdmittedJob]:
         return await self._admitting.claim(self.session, 500)
 
 
@@ -88,7 +88,7 @@ async def test_of_sixteen_workers_with_five_hundred_jobs_three_try_when_it_is_ha
         await app.try_breaker("gateway")
         await asyncio.gather(*(worker.beat() for worker in workers))
         assert (await breaker(app)).state is BreakerState.HALF_OPEN
-        trying: list[tuple[Worker, Admitted]] = []
+        trying: list[tuple[Worker, AdmittedJob]] = []
         for _ in range(2):
             await asyncio.gather(*(worker.beat() for worker in workers))
             found = await asyncio.gather(*(worker.claim() for worker in workers))

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import Holdfast, Moved, State, Transaction
+from holdfast import Holdfast, MoveNotice, State, Transaction
 from tests.integration import callers
 from tests.integration.callers import ASYNC, SYNC
 from tests.integration.world import Database, kinds, new_app, work
@@ -148,7 +148,7 @@ async def test_a_job_with_a_key_starts_when_its_callers_transaction_commits(db: 
 def test_a_hook_writes_in_the_transaction_of_a_sync_caller(
     db: Database, app: Holdfast, name: str
 ) -> None:  # E43 E60
-    ship, told, open_caller = order_task(app), list[Moved](), SYNC[name][1]
+    ship, told, open_caller = order_task(app), list[MoveNotice](), SYNC[name][1]
     app.on("queued")(_note(told))
     with open_caller(db) as caller:
         handle = ship.enqueue_sync(1, connection=caller.connection)
@@ -162,7 +162,7 @@ def test_a_hook_writes_in_the_transaction_of_a_sync_caller(
 async def test_a_hook_writes_in_the_transaction_of_an_async_caller(
     db: Database, app: Holdfast, name: str
 ) -> None:  # E43 E60
-    ship, told, open_caller = order_task(app), list[Moved](), ASYNC[name][1]
+    ship, told, open_caller = order_task(app), list[MoveNotice](), ASYNC[name][1]
     app.on("queued")(_note(told))
     async with app, open_caller(db) as caller:
         handle = await ship.options(connection=caller.connection).enqueue(1)
@@ -172,8 +172,8 @@ async def test_a_hook_writes_in_the_transaction_of_an_async_caller(
     assert [moved.job_id for moved in told] == [handle.id]
 
 
-def _note(told: list[Moved]) -> Any:
-    async def keep(transaction: Transaction, moves: Sequence[Moved]) -> None:
+def _note(told: list[MoveNotice]) -> Any:
+    async def keep(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         told.extend(moves)
         for moved in moves:
             await transaction.execute("INSERT INTO note VALUES ($1::text)", moved.job_id)
@@ -185,7 +185,7 @@ async def test_a_worker_outlives_a_hook_that_refuses_claims(db: Database, app: H
     ship, refused = order_task(app), threading.Event()
 
     @app.on("processing")
-    async def refuse_once(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def refuse_once(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         if not refused.is_set():
             refused.set()
             raise RuntimeError("not today")

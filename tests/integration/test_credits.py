@@ -27,7 +27,7 @@ from holdfast.domain.moves import FINISHED, State
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.ports import Store
 from holdfast.errors import HoldfastError
-from holdfast.maintenance.schedules import Scheduling
+from holdfast.maintenance.schedules import Scheduler
 from holdfast.testing import app_in_memory, drain
 from tests.integration.world import Database, new_app, work
 
@@ -304,7 +304,7 @@ async def test_a_tick_that_nobody_pays_for_passes_and_the_others_go_on(
         now = await engine.store.now()
         for name in ("a", "b"):
             await engine.store.tick(name, before=None, last=now - timedelta(hours=2), due=now)
-        await Scheduling(engine, app.schedules).run()
+        await Scheduler(engine, app.schedules).run()
         found = await app.jobs()
         assert [(row.owner, row.payload) for row in found.rows] == [("ann", {"number": 2})]
         assert {tick.name for tick in await engine.store.ticks() if tick.due > now} == {"a", "b"}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Done, Failed, Holdfast, PutBack, Reply, Retry, Task, UsageError
-from holdfast.celery import for_celery, split_errand_id
+from holdfast import Done, Failed, Holdfast, ReportStatus, Requeue, Retry, Task, UsageError
+from holdfast.celery import for_celery, split_external_task_id
 from holdfast.domain.outbox import Message
 from tests.integration.callers import ASYNC, NOTE, SYNC
 from tests.integration.test_publish import Shop
@@ -77,7 +77,7 @@ async def test_a_job_and_its_message_are_stored_together(app: Holdfast) -> None:
     }
     assert message.headers["holdfast-deadline"] == deadline.isoformat()
     assert (message.id, message.headers["content-type"]) == (f"{handle.id}.1", "application/json")
-    assert split_errand_id(message.id) == (handle.id, 1)
+    assert split_external_task_id(message.id) == (handle.id, 1)
     handles = await grade(app).enqueue_many([("a",), ("b",)])
     assert [await names(app, one.id) for one in handles] == [[".1"], [".1"]]
     assert await look(app) == 0  # there is nothing to add
@@ -157,9 +157,9 @@ async def test_a_persons_retry_and_a_redrive_tell_a_new_errand_with_the_move(app
     await app.end(handle.id, Failed("UNREADABLE"), **first(2))
     assert await app.redrive(handle.id) == 1
     assert await names(app, handle.id) == [".1", ".2", ".3"]
-    assert (await app.end(handle.id, Done(1), **first(2))).answer is Reply.STALE
-    assert (await app.end(handle.id, Done(2), **first(3))).answer is Reply.APPLIED
-    assert (await app.end(handle.id, Done(3), **first(3))).answer is Reply.REPEATED
+    assert (await app.end(handle.id, Done(1), **first(2))).answer is ReportStatus.STALE
+    assert (await app.end(handle.id, Done(2), **first(3))).answer is ReportStatus.APPLIED
+    assert (await app.end(handle.id, Done(3), **first(3))).answer is ReportStatus.REPEATED
     assert (await app.job(handle.id)).result == 2
 
 
@@ -182,7 +182,7 @@ async def test_a_persons_retry_of_one_that_waits_tells_of_it_at_once(app: Holdfa
     await app.retry(handle.id)
     assert await names(app, handle.id) == [".1"]
     await app.begin(handle.id, **first())
-    await app.end(handle.id, PutBack("1h", "not now"), **first())
+    await app.end(handle.id, Requeue("1h", "not now"), **first())
     await app.retry(handle.id)
     [_, again] = await names(app, handle.id)
     assert again.startswith(".1@")
@@ -201,14 +201,14 @@ async def test_one_that_waits_for_its_key_is_told_of_when_it_may_go(app: Holdfas
 
         await until(is_told)
     assert await names(app, two.id) == [".1"]
-    assert (await app.end(two.id, Done(2), **first())).answer is Reply.APPLIED
+    assert (await app.end(two.id, Done(2), **first())).answer is ReportStatus.APPLIED
 
 
 async def test_one_that_was_put_back_is_with_whoever_put_it_back(app: Holdfast) -> None:  # E45
     handle = await grade(app).enqueue("an essay")
     for _ in range(3):
         await app.begin(handle.id, **first())
-        await app.end(handle.id, PutBack("0s", "the breaker is open"), **first())
+        await app.end(handle.id, Requeue("0s", "the breaker is open"), **first())
         await look(app)
     assert await names(app, handle.id) == [".1"]
 
@@ -218,7 +218,7 @@ async def test_one_that_was_lost_with_its_worker_is_told_of_again(app: Holdfast)
 
     async def lost_and_told(times: int) -> None:
         async def begun() -> bool:
-            return (await app.begin(handle.id, **first(), lease="500ms")).answer is Reply.APPLIED
+            return (await app.begin(handle.id, **first(), lease="500ms")).answer is ReportStatus.APPLIED
 
         async def is_told() -> bool:
             await look(app)
@@ -236,7 +236,7 @@ async def test_one_that_was_lost_with_its_worker_is_told_of_again(app: Holdfast)
     assert [(other.startswith(".1@"), other.endswith(".0")) for other in others] == [(True, True)] * 2
     # Put back by whoever has it now, it is not told of once more.
     await app.begin(handle.id, **first())
-    await app.end(handle.id, PutBack("0s", "the breaker is open"), **first())
+    await app.end(handle.id, Requeue("0s", "the breaker is open"), **first())
     await look(app)
     assert len(await told(app, handle.id)) == 3
 
@@ -265,7 +265,7 @@ async def test_what_waits_too_long_is_told_of_again_once_for_each_wait(hasty: Ho
     numbers = [int(one.rpartition(".")[2]) for one in seen[1:]]
     assert numbers == sorted(set(numbers))
     assert numbers[0] >= 1
-    assert (await hasty.end(handle.id, Done(1), **first())).answer is Reply.APPLIED
+    assert (await hasty.end(handle.id, Done(1), **first())).answer is ReportStatus.APPLIED
 
 
 async def test_what_is_paused_is_not_told_of_until_it_is_resumed(hasty: Holdfast) -> None:  # E27 E45

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast import (
     Admit,
-    Asking,
     Fatal,
+    GateRequest,
     Hold,
     Holdfast,
     Limit,
@@ -30,9 +30,9 @@ from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.explain import Explanation
 from holdfast.domain.job import Claimed, JobId, JobSpec, Lane, NewJob, Session
 from holdfast.domain.lanes import Dependency
-from holdfast.domain.wait_reasons import Reason
+from holdfast.domain.wait_reasons import WaitReason
 from holdfast.engine.admission import Admission
-from holdfast.engine.lane_store import Report
+from holdfast.engine.lane_store import DependencyReport
 from holdfast.engine.ports import Store
 from tests.integration.world import new_app, until, working
 
@@ -46,7 +46,7 @@ def app(store_url: str) -> Holdfast:
     return new_app(store_url, grace="100ms")
 
 
-async def explained(app: Holdfast, job_id: str, reason: Reason) -> Explanation:
+async def explained(app: Holdfast, job_id: str, reason: WaitReason) -> Explanation:
     """What is said of the job as soon as it waits for that."""
     found: list[Explanation] = []
 
@@ -79,7 +79,7 @@ async def test_a_delayed_job(app: Holdfast) -> None:  # E28
         await hire(app)
         handle = await send.options(delay="1h").enqueue()
         found = await app.explain(handle.id)
-        assert found.reason is Reason.DUE_LATER
+        assert found.reason is WaitReason.DUE_LATER
         assert found.expected_at == (await handle.job()).run_at
         assert found.facts["lane"] == "default/send"
 
@@ -92,7 +92,7 @@ async def test_a_failed_attempt_that_waits_for_its_retry(app: Holdfast) -> None:
     async with app:
         handle = await send.enqueue()
         async with working(app):
-            found = await explained(app, handle.id, Reason.RETRY)
+            found = await explained(app, handle.id, WaitReason.RETRY)
         row = await app.job(handle.id)
         assert row.last_failure is not None
         assert f"Attempt 1 of 3 failed with {row.last_failure['code']}; the next is at" in found.sentence
@@ -110,7 +110,7 @@ async def test_a_retry_outside_of_its_window(app: Holdfast) -> None:  # E16 E28
     async with app:
         handle = await send.enqueue()
         async with working(app):
-            found = await explained(app, handle.id, Reason.RETRY_WINDOW)
+            found = await explained(app, handle.id, WaitReason.RETRY_WINDOW)
     assert found.sentence.startswith("The retry window is closed and opens at ")
     assert found.expected_at is not None
 
@@ -123,7 +123,7 @@ async def test_a_snoozed_job(app: Holdfast) -> None:  # E28
     async with app:
         handle = await send.enqueue()
         async with working(app):
-            await explained(app, handle.id, Reason.SNOOZED)
+            await explained(app, handle.id, WaitReason.SNOOZED)
 
 
 async def test_an_owner_whose_rate_is_used_up(app: Holdfast) -> None:  # E26 E28
@@ -134,7 +134,7 @@ async def test_an_owner_whose_rate_is_used_up(app: Holdfast) -> None:  # E26 E28
         first, second = await send.enqueue_many([1, 2], owner="ann")
         async with working(app):
             await first.result("10s")
-            found = await explained(app, second.id, Reason.OWNER_RATE)
+            found = await explained(app, second.id, WaitReason.OWNER_RATE)
     assert "the rate of owner ann" in found.sentence
     assert found.facts["attempt"] == 0
 
@@ -151,7 +151,7 @@ async def test_a_quota_that_is_used_up(app: Holdfast, tmp_path: Path) -> None:  
         first, second = await send.enqueue_many([1, 2], owner="ann")
         async with working(app):
             await first.result("10s")
-            found = await explained(app, second.id, Reason.QUOTA)
+            found = await explained(app, second.id, WaitReason.QUOTA)
     assert "the day's quota of ann is used up (1 of 1)" in found.sentence
 
 
@@ -166,7 +166,7 @@ async def test_a_retry_budget_that_is_used_up(app: Holdfast) -> None:  # E17 E28
     async with app:
         handle = await send.enqueue()
         async with working(app):
-            found = await explained(app, handle.id, Reason.RETRY_BUDGET)
+            found = await explained(app, handle.id, WaitReason.RETRY_BUDGET)
     assert "the retry budget of gateway is used up" in found.sentence
 
 
@@ -183,7 +183,7 @@ async def test_a_job_that_was_given_back_at_a_shutdown(app: Holdfast) -> None:  
         async with working(app):
             await asyncio.wait_for(begun.wait(), 20)
         await hire(app)
-        found = await explained(app, handle.id, Reason.RELEASED)
+        found = await explained(app, handle.id, WaitReason.RELEASED)
     assert found.sentence.startswith(
         "It was given back (shutdown) and is due again; it is the first in its line"
     )
@@ -226,7 +226,7 @@ async def test_a_service_that_asked_for_a_rest(app: Holdfast) -> None:  # E12 E2
         async with working(app, concurrency=1):
             await until(app.holds)
             second = await send.enqueue(2)
-            found = await explained(app, second.id, Reason.RETRY_AFTER)
+            found = await explained(app, second.id, WaitReason.RETRY_AFTER)
             assert "Dependency gateway asked to be left alone until" in found.sentence
             await until(lambda: is_queued(app, first.id))  # the hold is written before its settlement
             reasons = [wait["reason"] for wait in (await app.explain(first.id)).facts["waits"]]
@@ -245,7 +245,7 @@ async def test_an_open_breaker(app: Holdfast) -> None:  # E20 E28
     async with app:
         handles = await send.enqueue_many(range(10))
         async with working(app, concurrency=2):
-            found = await explained(app, handles[-1].id, Reason.BREAKER_OPEN)
+            found = await explained(app, handles[-1].id, WaitReason.BREAKER_OPEN)
     assert found.expected_at is not None
     assert found.facts["dependency"]["breaker"] == "open"
 
@@ -257,18 +257,18 @@ async def test_a_half_open_breaker_and_a_limit_that_is_reached(app: Holdfast) ->
     async with app:
         session, store = await hire(app), await store_of(app)
         handle, now = await send.enqueue(), await store.now()
-        await store.report(session, [Report(GATEWAY, 0, False, 3, 3, 0.1, 10, 0)])
+        await store.report(session, [DependencyReport(GATEWAY, 0, False, 3, 3, 0.1, 10, 0)])
         found = await app.explain(handle.id)
-        assert found.reason is Reason.LANE_LIMIT
+        assert found.reason is WaitReason.LANE_LIMIT
         assert found.sentence.startswith("3 calls of gateway are under way")
         half_open = Breaker(BreakerState.HALF_OPEN, 1, now, now, now, trials=(Trial(), Trial()))
         assert await store.swap_breaker(GATEWAY, half_open, holds=True)
         found = await app.explain(handle.id)
-        assert found.reason is Reason.BREAKER_HALF_OPEN
+        assert found.reason is WaitReason.BREAKER_HALF_OPEN
         assert "0 of 2 trial calls have succeeded" in found.sentence
         closed = replace(half_open, state=BreakerState.CLOSED, version=2, trials=())
         assert await store.swap_breaker(GATEWAY, closed, holds=False)
-        assert (await app.explain(handle.id)).reason is Reason.LANE_LIMIT
+        assert (await app.explain(handle.id)).reason is WaitReason.LANE_LIMIT
 
 
 async def test_the_trial_that_failed_stands_in_line_again(app: Holdfast) -> None:  # E22 E28
@@ -293,9 +293,9 @@ async def test_the_trial_that_failed_stands_in_line_again(app: Holdfast) -> None
 
 
 async def test_a_gate_of_a_plug_in(app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:  # E19 E28
-    asked: list[Asking] = []
+    asked: list[GateRequest] = []
 
-    def night(asking: Asking) -> Admit | Hold:
+    def night(asking: GateRequest) -> Admit | Hold:
         asked.append(asking)
         return Hold(asking.now + timedelta(hours=1), "only at night")
 
@@ -308,7 +308,7 @@ async def test_a_gate_of_a_plug_in(app: Holdfast, monkeypatch: pytest.MonkeyPatc
         await hire(app)
         handle = await send.options(owner="ann").enqueue()
         found = await app.explain(handle.id)
-    assert found.reason is Reason.GATE
+    assert found.reason is WaitReason.GATE
     assert found.sentence.startswith("Gate night holds it until ")
     assert (asked[0].owner, asked[0].attempt, asked[0].lane.task) == ("ann", 1, "send")
 
@@ -328,13 +328,13 @@ async def test_limits_of_a_queue_and_of_a_task(app: Holdfast) -> None:  # E26 E2
     async with app:
         first, second = await send.enqueue_many([1, 2])
         async with working(app):
-            await explained(app, first.id, Reason.RUNNING)
-            found = await explained(app, second.id, Reason.CONCURRENCY)
+            await explained(app, first.id, WaitReason.RUNNING)
+            found = await explained(app, second.id, WaitReason.CONCURRENCY)
             assert found.sentence == "Queue mail has 1 running, and its limit is 1 at a time."
             go.set()
             once, again = await sweep.enqueue_many([1, 2])
             await once.result("10s")
-            found = await explained(app, again.id, Reason.RATE)
+            found = await explained(app, again.id, WaitReason.RATE)
     assert found.sentence.startswith("Task sweep has used up its rate of 1/1h; the next may start at ")
     assert found.expected_at is not None
 
@@ -349,9 +349,9 @@ async def test_a_busy_key(app: Holdfast) -> None:  # E28
     async with app:
         first = await send.options(key="account-7").enqueue(1)
         async with working(app):
-            await explained(app, first.id, Reason.RUNNING)
+            await explained(app, first.id, WaitReason.RUNNING)
             second = await send.options(key="account-7").enqueue(2)
-            found = await explained(app, second.id, Reason.KEY_BUSY)
+            found = await explained(app, second.id, WaitReason.KEY_BUSY)
             go.set()
     assert found.sentence == f"Job {first.id} has its key 'account-7', and of one key one runs at a time."
     assert found.facts["key_holder"] == first.id
@@ -377,14 +377,14 @@ async def test_nobody_serves_the_queue_and_nobody_has_the_task(app: Holdfast) ->
     async with app:
         handle = await send.enqueue()
         await hire(app, queues=["reports"])
-        assert (await app.explain(handle.id)).reason is Reason.NO_WORKER
+        assert (await app.explain(handle.id)).reason is WaitReason.NO_WORKER
         await hire(app)
-        assert (await app.explain(handle.id)).reason is Reason.IN_LINE
+        assert (await app.explain(handle.id)).reason is WaitReason.IN_LINE
         store = await store_of(app)
         await store.enqueue([NewJob(app.new_id(), "{}", JobSpec(lane=Lane("mail", "sent")))])
         ghost = (await app.jobs(task="sent")).rows[0].id
         found = await app.explain(ghost)
-        assert found.reason is Reason.UNKNOWN_TASK
+        assert found.reason is WaitReason.UNKNOWN_TASK
         assert "did you mean send?" in found.sentence
 
 
@@ -396,7 +396,7 @@ async def test_a_deadline_that_will_pass_first(app: Holdfast) -> None:  # E28 E3
         await hire(app)
         handle = await send.options(delay="2h", deadline="1h").enqueue()
         found = await app.explain(handle.id)
-    assert found.reason is Reason.DUE_LATER
+    assert found.reason is WaitReason.DUE_LATER
     assert "its deadline passes before that" in found.sentence
 
 
@@ -414,13 +414,13 @@ async def test_jobs_that_do_not_wait_say_so_and_why(app: Holdfast) -> None:  # E
         one, other, third = await send.enqueue_many(["run", "fail", "cancel"])
         await app.cancel(third.id, by="ann", reason="a mistake")
         async with working(app):
-            found = await explained(app, one.id, Reason.RUNNING)
+            found = await explained(app, one.id, WaitReason.RUNNING)
             assert found.sentence.startswith("It is running since ")
-            found = await explained(app, other.id, Reason.FAILED)
+            found = await explained(app, other.id, WaitReason.FAILED)
             assert "with NO_ADDRESS: " in found.sentence
             assert (await app.explain(third.id)).sentence.startswith("It was cancelled by ann at ")
             go.set()
-            found = await explained(app, one.id, Reason.COMPLETE)
+            found = await explained(app, one.id, WaitReason.COMPLETE)
             assert found.sentence.endswith(", in attempt 1 of 5.")
 
 
@@ -435,7 +435,7 @@ async def test_a_job_whose_worker_is_lost(app: Holdfast) -> None:  # E28 E30
             session = await store.open_session("frozen", timedelta(milliseconds=200))
             claimed = await store.claim(session, [Lane("default", "send")], 1)
         assert claimed[0].lease.job_id == handle.id
-        found = await explained(app, handle.id, Reason.WORKER_LOST)
+        found = await explained(app, handle.id, WaitReason.WORKER_LOST)
     assert found.sentence.startswith("Worker frozen was lost in attempt 1 of 5")
 
 
@@ -455,7 +455,7 @@ def test_the_same_verb_without_an_event_loop(sqlite_url: str) -> None:  # E28
 
     handle = send.enqueue_sync()
     try:
-        assert app.sync.explain(handle.id).reason is Reason.NO_WORKER
+        assert app.sync.explain(handle.id).reason is WaitReason.NO_WORKER
         assert [lane.label for lane in app.sync.lanes()] == ["default/send"]
         assert [queue.waiting for queue in app.sync.queues()] == [1]
     finally:

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from holdfast import Holdfast, StoreUnavailable
-from holdfast.artifacts.files import FileArtefacts
+from holdfast.artifacts.files import FileArtifacts
 from holdfast.server import api
 from systems.common.parts import Part, create_private
 
@@ -68,7 +68,7 @@ async def test_files_of_a_store_and_of_artefacts_are_for_their_owner_only(tmp_pa
             assert files == ["jobs.db", "jobs.db-shm", "jobs.db-wal"]
             assert {mode(path) for path in tmp_path.glob("jobs.db*")} == {0o600}
             with ThreadPoolExecutor(1) as threads:
-                await FileArtefacts(tmp_path / "kept", threads).put("a/b", b"data")
+                await FileArtifacts(tmp_path / "kept", threads).put("a/b", b"data")
         assert mode(tmp_path / "kept" / "a" / "b") == 0o600
         assert mode(tmp_path / "kept") == mode(tmp_path / "kept" / "a") == 0o700
         with Part(tmp_path / "uploads" / "x.pdf", "new") as part:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Fatal, Holdfast, Moved, State, Transaction, UsageError
+from holdfast import Fatal, Holdfast, MoveNotice, State, Transaction, UsageError
 from holdfast.domain.job import Lane, Settlement
 from holdfast.domain.verdict import Bury, Complete, Failure
 from tests.integration.world import ONCE, SOON, Database, kinds, until, work
@@ -23,10 +23,10 @@ def place(db: Database) -> str:
 
 
 async def test_a_hook_writes_with_the_move_it_is_told_about(db: Database, app: Holdfast) -> None:  # E60
-    told: list[Moved] = []
+    told: list[MoveNotice] = []
 
     @app.on("complete", "failed")
-    async def keep(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def keep(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         for moved in moves:
             told.append(moved)
             await transaction.execute(
@@ -62,7 +62,7 @@ async def test_a_hook_that_raises_undoes_its_move_and_nothing_is_lost(
     angry = True
 
     @app.on("complete", "failed")
-    async def refuse(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def refuse(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         await transaction.execute("INSERT INTO note VALUES ('hooked')")
         if angry:
             raise RuntimeError("not today")
@@ -95,7 +95,7 @@ async def test_a_hook_that_raises_undoes_its_move_and_nothing_is_lost(
 
 async def test_a_hook_that_raises_at_enqueue_refuses_the_job(db: Database, app: Holdfast) -> None:  # E5
     @app.on("queued")
-    async def refuse(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def refuse(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         await transaction.execute("INSERT INTO note VALUES ('hooked')")
         raise RuntimeError("the shop is closed")
 
@@ -114,7 +114,7 @@ async def test_hooks_are_told_of_peoples_moves_too(db: Database, app: Holdfast) 
     told: list[tuple[str, str]] = []
 
     @app.on("queued", "cancelled", "manual_retry", "reclaimed")
-    async def keep(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def keep(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         told.extend((moved.kind.name, moved.job_id) for moved in moves)
 
     @app.task
@@ -137,7 +137,7 @@ async def test_a_worker_outlives_a_hook_that_raises(db: Database, app: Holdfast)
     calls: list[int] = []
 
     @app.on("complete")
-    async def refuse_once(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def refuse_once(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         calls.append(len(moves))
         if len(calls) == 1:
             raise RuntimeError("not today")
@@ -155,7 +155,7 @@ async def test_a_worker_outlives_a_hook_that_raises(db: Database, app: Holdfast)
 
 async def test_a_hook_that_refuses_one_end_by_deadline_keeps_no_other_alive(app: Holdfast) -> None:  # E5 E34
     @app.on("timed_out")
-    async def refuse(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def refuse(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         if {moved.job_id for moved in moves} & refused:
             raise ValueError("not this one")
 

@@ -14,7 +14,7 @@ import pytest
 from holdfast import StoreUnavailable
 from holdfast.domain.job import JobSpec, Lane, NewJob
 from holdfast.stores.postgres import PostgresStore
-from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.connections import Connections
 from holdfast.wiring import SystemClock, SystemIds, SystemThreads
 from tests.integration.world import Database, new_app, work
 from tests.services.proxy import Proxy
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def lines(postgres_url: str) -> AsyncIterator[Lines]:
-    made = Lines(postgres_url)
+async def lines(postgres_url: str) -> AsyncIterator[Connections]:
+    made = Connections(postgres_url)
     yield made
     await made.close()
 
@@ -62,7 +62,7 @@ async def test_a_quiet_process_has_few_connections(postgres_url: str) -> None:  
         assert connections(postgres_url) < len(store._lines._lines)
 
 
-async def test_no_line_waits_for_another(lines: Lines, postgres_url: str) -> None:  # E46
+async def test_no_line_waits_for_another(lines: Connections, postgres_url: str) -> None:  # E46
     async with lines.take("read"), asyncio.timeout(20):
         async with lines.take("claim") as second, lines.take("settle") as third:
             assert await second.fetchval("SELECT 1") == await third.fetchval("SELECT 1") == 1
@@ -73,7 +73,7 @@ async def test_no_line_waits_for_another(lines: Lines, postgres_url: str) -> Non
     assert connections(postgres_url) == 3
 
 
-async def test_a_line_goes_on_with_the_connection_it_had(lines: Lines) -> None:  # E46
+async def test_a_line_goes_on_with_the_connection_it_had(lines: Connections) -> None:  # E46
     async with lines.take("read") as read, lines.take("claim") as claim:
         pass
     for _ in range(2):
@@ -81,7 +81,9 @@ async def test_a_line_goes_on_with_the_connection_it_had(lines: Lines) -> None: 
             assert (one, other) == (claim, read)
 
 
-async def test_the_loss_of_one_connection_is_the_end_of_those_that_nobody_uses(lines: Lines) -> None:  # E51
+async def test_the_loss_of_one_connection_is_the_end_of_those_that_nobody_uses(
+    lines: Connections,
+) -> None:  # E51
     """Behind a network that swallows everything each would take its time to be found out."""
     async with lines.take("read") as read, lines.take("claim") as claim:
         pass
@@ -94,7 +96,7 @@ async def test_the_loss_of_one_connection_is_the_end_of_those_that_nobody_uses(l
 
 
 async def test_a_caller_who_gives_up_ends_its_statement_and_its_connection_and_no_other(
-    lines: Lines, postgres_url: str
+    lines: Connections, postgres_url: str
 ) -> None:  # E51
     async with lines.take("read") as read, lines.take("claim") as claim:
         pass
@@ -115,7 +117,7 @@ async def test_a_caller_who_gives_up_ends_its_statement_and_its_connection_and_n
 async def test_a_caller_who_gives_up_while_a_connection_is_made_leaves_nothing_behind(
     postgres_url: str, postgres_proxy: Proxy, tls: str
 ) -> None:  # E51
-    lines = Lines(f"{postgres_proxy.route(postgres_url)}?sslmode={tls}")
+    lines = Connections(f"{postgres_proxy.route(postgres_url)}?sslmode={tls}")
     untold: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, told: untold.append(told))
     postgres_proxy.delay = 0.05

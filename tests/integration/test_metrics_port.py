@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Holdfast, StoreUnavailable, UsageError
 from holdfast.engine import health_inputs
-from holdfast.maintenance.tasks import Duties
+from holdfast.maintenance.tasks import Maintenance
 from holdfast.metrics import port as port_module
 from holdfast.metrics.port import LONGEST_HEAD, Port
 
@@ -55,7 +55,7 @@ async def test_each_duty_has_a_line(watched: tuple[Holdfast, int]) -> None:  # E
         if (error := outcomes.pop(0)) is not None:
             raise error
 
-    duties = Duties(await app.engine())
+    duties = Maintenance(await app.engine())
     duties.add("sweep", 0.01, sweep)
     await app.pause("stuck", kind="duty")
     running = asyncio.create_task(duties.run())

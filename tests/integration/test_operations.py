@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Holdfast, Retry
 from holdfast.domain.operation import Progress
-from holdfast.maintenance.operations import Operations
+from holdfast.maintenance.operations import OperationRunner
 from tests.integration.world import ONCE, Database, new_app, until, work, working
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +54,7 @@ async def test_several_processes_at_once_do_each_job_once(db: Database) -> None:
                 await shoot.enqueue_many(range(200))
     async with apps[0], apps[1], apps[2]:
         begun = [await apps[0].operate("cancel", ids=None, task="shoot", by=name) for name in ("a", "b")]
-        duties = [Operations(await app.engine()) for app in apps]
+        duties = [OperationRunner(await app.engine()) for app in apps]
         async with asyncio.timeout(30):
             while not all([await _is(apps[0], one.id, Progress.DONE) for one in begun]):
                 await asyncio.gather(*(duty.run() for duty in duties))

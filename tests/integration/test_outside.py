@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import Done, Failed, Holdfast, JobFailed, PutBack, Reply, State, Task, UnknownJob, UsageError
+from holdfast import (
+    Done,
+    Failed,
+    Holdfast,
+    JobFailed,
+    ReportStatus,
+    Requeue,
+    State,
+    Task,
+    UnknownJob,
+    UsageError,
+)
 from tests.integration.world import new_app, until, working
 
 FIRST: dict[str, Any] = {"generation": 1, "worker": "celery@one"}
@@ -36,8 +47,8 @@ async def test_what_is_reported_from_outside_is_counted_once(app: Holdfast) -> N
     for _ in range(2):  # sent twice
         await app.end(done.id, Done(7), **FIRST)
         await app.end(failed.id, Failed("UNREADABLE"), **FIRST)
-    await app.end(tried.id, PutBack("1m", "PROVIDER_ERROR", retry=True), **FIRST)
-    await app.end(held.id, PutBack("1m", "CIRCUIT_OPEN"), **FIRST)
+    await app.end(tried.id, Requeue("1m", "PROVIDER_ERROR", retry=True), **FIRST)
+    await app.end(held.id, Requeue("1m", "CIRCUIT_OPEN"), **FIRST)
     text = (await app.metrics.text())[0].decode()
     for line in (
         'jobs_completed_total{queue="default",task="grade"} 1.0',
@@ -59,13 +70,13 @@ async def test_no_worker_of_ours_takes_it_and_a_report_ends_it(app: Holdfast) ->
         assert (await app.job(handle.id)).state is State.QUEUED
         assert (await app.explain(handle.id)).reason == "outside"
         began = await app.begin(handle.id, **FIRST)
-        assert (began.answer, began.state) == (Reply.APPLIED, State.PROCESSING)
-        assert (await app.begin(handle.id, **FIRST)).answer is Reply.REPEATED
-        assert (await app.begin(handle.id, generation=1, worker="celery@two")).answer is Reply.STALE
+        assert (began.answer, began.state) == (ReportStatus.APPLIED, State.PROCESSING)
+        assert (await app.begin(handle.id, **FIRST)).answer is ReportStatus.REPEATED
+        assert (await app.begin(handle.id, generation=1, worker="celery@two")).answer is ReportStatus.STALE
         ended = await app.end(handle.id, Done(7), **FIRST)
-        assert (ended.answer, ended.state) == (Reply.APPLIED, State.COMPLETE)
+        assert (ended.answer, ended.state) == (ReportStatus.APPLIED, State.COMPLETE)
         assert await handle.result("10s") == 7
-    assert (await app.end(handle.id, Done(8), **FIRST)).answer is Reply.REPEATED
+    assert (await app.end(handle.id, Done(8), **FIRST)).answer is ReportStatus.REPEATED
     row = await app.job(handle.id)
     assert (row.result, row.attempt) == (7, 1)
 
@@ -81,9 +92,9 @@ async def test_a_code_that_the_app_declares_speaks_in_its_words(app: Holdfast) -
 
 async def test_an_end_may_overtake_its_beginning(app: Holdfast) -> None:  # E45
     handle = await grade(app).enqueue("an essay")
-    assert (await app.end(handle.id, Done(7), **FIRST)).answer is Reply.APPLIED
+    assert (await app.end(handle.id, Done(7), **FIRST)).answer is ReportStatus.APPLIED
     began = await app.begin(handle.id, **FIRST)
-    assert (began.answer, began.state) == (Reply.STALE, State.COMPLETE)
+    assert (began.answer, began.state) == (ReportStatus.STALE, State.COMPLETE)
     kinds = [event.kind for event in await app.events(job_id=handle.id)]
     assert kinds == ["queued", "processing", "complete"]
 
@@ -97,18 +108,22 @@ async def test_one_that_failed_outside_is_a_dead_letter(app: Holdfast) -> None: 
     [dead] = await app.dead_letters()
     assert (dead.reason, dead.detail) == ("UNREADABLE", "no words in it")
     await app.retry(handle.id)
-    assert (await app.end(handle.id, Done(7), **FIRST)).answer is Reply.STALE  # of the life before
-    assert (await app.end(handle.id, Done(9), generation=2, worker="celery@one")).answer is Reply.APPLIED
+    assert (await app.end(handle.id, Done(7), **FIRST)).answer is ReportStatus.STALE  # of the life before
+    assert (
+        await app.end(handle.id, Done(9), generation=2, worker="celery@one")
+    ).answer is ReportStatus.APPLIED
     assert (await app.job(handle.id)).result == 9
 
 
 async def test_one_that_is_put_back_waits_and_burns_no_attempt(app: Holdfast) -> None:  # E45 E2a
     handle = await grade(app).enqueue("an essay")
     await app.begin(handle.id, **FIRST)
-    assert (await app.end(handle.id, PutBack("1h", "the breaker is open"), **FIRST)).state is State.QUEUED
+    assert (await app.end(handle.id, Requeue("1h", "the breaker is open"), **FIRST)).state is State.QUEUED
     row = await app.job(handle.id)
     assert (row.attempt, row.state) == (0, State.QUEUED)
-    assert (await app.begin(handle.id, **FIRST)).answer is Reply.APPLIED  # the message came before its time
+    assert (
+        await app.begin(handle.id, **FIRST)
+    ).answer is ReportStatus.APPLIED  # the message came before its time
 
 
 async def test_a_worker_outside_that_is_lost_gives_its_job_back(app: Holdfast) -> None:  # E30 E45
@@ -123,7 +138,7 @@ async def test_a_worker_outside_that_is_lost_gives_its_job_back(app: Holdfast) -
     assert (await app.job(handle.id)).crashes == 1
     assert (
         await app.end(handle.id, Done(7), **FIRST)
-    ).answer is Reply.APPLIED  # it lived after all, and nobody else did
+    ).answer is ReportStatus.APPLIED  # it lived after all, and nobody else did
 
 
 async def test_two_reports_at_once_end_it_once(app: Holdfast) -> None:  # E5 E45
@@ -169,6 +184,6 @@ async def test_a_begin_of_another_life_is_on_record_once(app: Holdfast) -> None:
     handle = await grade(app).enqueue("an essay")
     for _ in range(3):
         began = await app.begin(handle.id, generation=2, worker="celery@one")
-        assert (began.answer, began.state) == (Reply.STALE, State.QUEUED)
+        assert (began.answer, began.state) == (ReportStatus.STALE, State.QUEUED)
     kinds = [event.kind for event in await app.events(job_id=handle.id)]
     assert kinds == ["queued", "stale_write"]

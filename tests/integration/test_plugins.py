@@ -16,7 +16,7 @@ from holdfast import Fatal, Holdfast, UsageError
 from holdfast.engine import plugins
 from holdfast.errors import StoreUnavailable
 from holdfast.webhooks import notifiers
-from holdfast.webhooks.notifiers import Notifying
+from holdfast.webhooks.notifiers import NotifierFeed
 from tests.integration.world import ONCE, Database, new_app, until, working
 from tests.plugin_packages import acme, forgotten, installed_package, wheel  # noqa: F401 - fixtures
 
@@ -181,9 +181,9 @@ async def test_an_event_whose_bookmark_was_lost_is_told_again_under_the_same_id(
     app = make('{ ears = ["queued"] }')
     async with app:
         engine = await app.engine()
-        await Notifying(engine, lambda: app.policies.notifiers).run()  # it begins here
+        await NotifierFeed(engine, lambda: app.policies.notifiers).run()  # it begins here
         handle = await app.tasks["work"].enqueue()
-        killed = Notifying(engine, lambda: app.policies.notifiers)
+        killed = NotifierFeed(engine, lambda: app.policies.notifiers)
         with monkeypatch.context() as patch:
             patch.setattr(killed._lead, "is_ours", always)
 
@@ -193,7 +193,7 @@ async def test_an_event_whose_bookmark_was_lost_is_told_again_under_the_same_id(
             patch.setattr(engine.store, "move_bookmark", dies)
             with pytest.raises(StoreUnavailable):
                 await killed.run()
-        next_one = Notifying(engine, lambda: app.policies.notifiers)
+        next_one = NotifierFeed(engine, lambda: app.policies.notifiers)
         monkeypatch.setattr(next_one._lead, "is_ours", always)
         await next_one.run()
         await next_one.run()
@@ -234,16 +234,16 @@ async def test_events_wait_for_a_notifier_that_cannot_be_loaded(
     app = make('{ missing = ["queued"] }')
     async with app:
         engine = await app.engine()
-        await Notifying(engine, lambda: app.policies.notifiers).run()
+        await NotifierFeed(engine, lambda: app.policies.notifiers).run()
         handle = await app.tasks["work"].enqueue()
-        broken = Notifying(engine, lambda: app.policies.notifiers)
+        broken = NotifierFeed(engine, lambda: app.policies.notifiers)
         broken._lead.is_ours = always  # type: ignore[method-assign]
         for _ in range(3):
             await broken.run()
         assert [line["when"] for line in lines] == ["loading"]
         sys.modules["noisy_plugins"].not_there = noisy.ears  # type: ignore[attr-defined] # a new version
         plugins.notifier.cache_clear()
-        mended = Notifying(engine, lambda: app.policies.notifiers)
+        mended = NotifierFeed(engine, lambda: app.policies.notifiers)
         mended._lead.is_ours = always  # type: ignore[method-assign]
         await mended.run()
     assert [notice.job_id for notice in noisy.heard] == [handle.id]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.connections import Connections
 from holdfast.stores.postgres.enqueue_plan import SQL
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ DUE, LIMIT = 20_000, 10
 async def test_a_round_of_promote_does_not_walk_over_all_who_are_due(
     postgres_url: str, mode: str, paused: bool
 ) -> None:  # E51
-    connection = await Lines(postgres_url).connect()
+    connection = await Connections(postgres_url).connect()
     try:
         await connection.execute("ALTER TABLE holdfast.deferred SET (autovacuum_enabled = off)")
         await connection.execute(

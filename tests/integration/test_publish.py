@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from holdfast import Conflict, Holdfast, StoreError, StoreUnavailable, UsageError, current_job
-from holdfast.domain.outbox import KEEP_PUBLISHED, TAKEN_FOR, Message, Standing
+from holdfast.domain.outbox import KEEP_PUBLISHED, TAKEN_FOR, Message, MessageState
 from holdfast.engine.outbox_store import PutOff
 from holdfast.errors import UnknownMessage
 from tests.integration import callers
@@ -413,8 +413,8 @@ async def test_what_was_published_long_ago_is_tidied_away_by_the_duties(
                 await work(app)
         left = await app.messages()
         assert [(message.body, message.standing) for message in left] == [
-            (b"1", Standing.PUBLISHED),
-            (b"2", Standing.WAITING),
+            (b"1", MessageState.PUBLISHED),
+            (b"2", MessageState.WAITING),
         ]
 
 

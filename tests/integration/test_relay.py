@@ -12,10 +12,10 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.domain.health import Thresholds
-from holdfast.domain.outbox import Delivered, Delivery, Lag, Message, Standing, Undelivered
+from holdfast.domain.outbox import Delivered, Delivery, Lag, Message, MessageState, Undelivered
 from holdfast.errors import StoreUnavailable
 from holdfast.relay import pauses, relay, route
-from holdfast.relay.relay import Watch
+from holdfast.relay.relay import StaleMessages
 from holdfast.transports.memory import Box, box
 
 TOPIC = "orders"
@@ -117,7 +117,7 @@ async def test_tries_are_bounded_and_the_last_error_is_kept(app: Holdfast, targe
     await app.publish(TOPIC, "a")
     await relayed(app)
     [parked] = await app.messages()
-    assert (parked.standing, parked.tries, parked.error) == (Standing.PARKED, 4, "it is always wrong")
+    assert (parked.standing, parked.tries, parked.error) == (MessageState.PARKED, 4, "it is always wrong")
 
 
 async def test_in_a_strict_topic_a_parked_message_holds_up_its_key(app: Holdfast, target: Box) -> None:  # E44
@@ -339,7 +339,7 @@ def test_a_topic_that_waits_too_long_is_told_of_once_in_a_while(
             said.append((event, facts))
 
     monkeypatch.setattr(relay, "log", Ears())
-    watch = Watch(frozenset({"a"}), timedelta(seconds=60))
+    watch = StaleMessages(frozenset({"a"}), timedelta(seconds=60))
     fresh, stale = timedelta(seconds=59), timedelta(seconds=61)
     lags = [Lag("a", 3, 0, stale), Lag("b", 1, 0, stale), Lag("c", 1, 0, fresh), Lag("d", 0, 2, None)]
     assert watch.look(lags, 0.0) == ["a", "b"]

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Holdfast, UsageError
 from holdfast.domain.schedule import Every, tick_id
-from holdfast.maintenance.schedules import Scheduling
+from holdfast.maintenance.schedules import Scheduler
 from tests.integration.world import Database, new_app
 
 
@@ -47,13 +47,13 @@ async def test_a_process_that_died_before_its_note_leaves_no_second_job(db: Data
         engine = await app.engine()
         now = await engine.store.now()
         await engine.store.tick("tick", before=None, last=now - timedelta(hours=1), due=now)
-        duty = Scheduling(engine, app.schedules)
+        duty = Scheduler(engine, app.schedules)
         await duty.run()
         [kept] = await engine.store.ticks()
         # As if it had enqueued and died: its note is undone, and another process comes along.
         assert await engine.store.forget_schedule("tick")
         await engine.store.tick("tick", before=None, last=now - timedelta(hours=1), due=now)
-        await Scheduling(engine, app.schedules).run()
+        await Scheduler(engine, app.schedules).run()
         assert (await app.counts())["queued"] == 1
         [row] = (await app.jobs(task="tick")).rows
         [moment] = Every("1h").ticks_between(now - timedelta(hours=1), now)
@@ -65,14 +65,14 @@ async def test_a_schedule_that_was_only_seen_has_no_last_tick(db: Database) -> N
     app = ticking(db, "1h")
     async with app:
         engine = await app.engine()
-        await Scheduling(engine, app.schedules).run()
+        await Scheduler(engine, app.schedules).run()
         [kept] = await engine.store.ticks()
         assert kept.last is not None
         assert kept.ticked is None
         now = await engine.store.now()
         assert await engine.store.forget_schedule("tick")
         await engine.store.tick("tick", before=None, last=now - timedelta(hours=1), due=now)
-        await Scheduling(engine, app.schedules).run()
+        await Scheduler(engine, app.schedules).run()
         [kept] = await engine.store.ticks()
         assert [kept.ticked] == Every("1h").ticks_between(now - timedelta(hours=1), now)
 
@@ -84,10 +84,10 @@ async def test_a_paused_schedule_does_not_tick_and_resumes(db: Database) -> None
         now = await engine.store.now()
         await app.pause("tick", kind="schedule", reason="holiday")  # before anybody has seen to it
         await engine.store.tick("tick", before=None, last=now - timedelta(hours=1), due=now)
-        await Scheduling(engine, app.schedules).run()
+        await Scheduler(engine, app.schedules).run()
         assert (await app.counts())["queued"] == 0
         await app.resume("tick", kind="schedule")
-        await Scheduling(engine, app.schedules).run()
+        await Scheduler(engine, app.schedules).run()
         assert (await app.counts())["queued"] == 1
 
 

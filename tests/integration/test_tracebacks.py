@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from holdfast import Holdfast, Job
 from holdfast.cli.dead import dead
 from holdfast.cli.jobs import jobs
-from holdfast.logs import Told
+from holdfast.logs import LogMessage
 from tests.integration import handlers
 from tests.integration.world import ONCE, SOON, Database, new_app, work
 
@@ -188,7 +188,7 @@ async def test_the_log_of_a_failed_attempt_has_the_reason_and_each_traceback_onc
     told = [
         one
         for record in caplog.records
-        if isinstance(one := record.msg, Told) and one.event.startswith("job.")
+        if isinstance(one := record.msg, LogMessage) and one.event.startswith("job.")
     ]
     events = [(one.event, one.facts["reason"]) for one in told]
     reason = "ZeroDivisionError: division by zero"

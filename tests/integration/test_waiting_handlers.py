@@ -11,9 +11,9 @@ import pytest
 from holdfast import Handle, Holdfast, State
 from holdfast.cli.doctor import waiting_findings
 from holdfast.domain.job import Session
-from holdfast.domain.wait_reasons import Reason
+from holdfast.domain.wait_reasons import WaitReason
 from holdfast.worker import worker as workers
-from holdfast.worker.deadlocks import Waiting
+from holdfast.worker.deadlocks import DeadlockDetector
 from tests.integration.world import new_app, until, working
 
 SLOTS = 2
@@ -24,13 +24,13 @@ def looks(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
     """How often a worker has looked, which it does often here."""
     caplog.set_level(logging.INFO, "holdfast")
     monkeypatch.setattr(workers, "BEAT_EVERY", 0.02)
-    counted, look = [0], Waiting.look
+    counted, look = [0], DeadlockDetector.look
 
-    async def counting(self: Waiting, session: Session) -> None:
+    async def counting(self: DeadlockDetector, session: Session) -> None:
         await look(self, session)
         counted[0] += 1
 
-    monkeypatch.setattr(Waiting, "look", counting)
+    monkeypatch.setattr(DeadlockDetector, "look", counting)
     return counted
 
 
@@ -88,7 +88,7 @@ async def check_deadlock(
             await until(lambda: is_waiting(app, SLOTS))
             child = (await app.jobs(task="render")).rows[0]
             why = await app.explain(child.id)
-            assert why.reason is Reason.NO_SLOT
+            assert why.reason is WaitReason.NO_SLOT
             assert f"({SLOTS})" in why.sentence
             [finding] = waiting_findings(await app.workers())
             assert finding.level == "problem"

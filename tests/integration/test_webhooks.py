@@ -18,11 +18,11 @@ from holdfast.domain.operation import Progress
 from holdfast.domain.webhook import Webhook
 from holdfast.engine.engine import Engine
 from holdfast.errors import BadSignature, TargetNotAllowed, UnknownJob, UnknownWebhook
-from holdfast.maintenance.operations import Operations
+from holdfast.maintenance.operations import OperationRunner
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
-from holdfast.webhooks.fanout import BOOKMARK, MOST_MESSAGES, Dispatching, deliveries
-from holdfast.webhooks.job_owners import Subjects
+from holdfast.webhooks.fanout import BOOKMARK, MOST_MESSAGES, Fanout, deliveries
+from holdfast.webhooks.job_owners import JobOwners
 from holdfast.webhooks.replay import replay_batch
 from holdfast.webhooks.selection import TASK
 from holdfast.webhooks.signature import sign, write_secret
@@ -115,7 +115,7 @@ async def test_a_thousand_webhooks_cost_statements_by_the_batch_and_not_by_the_m
         for start in range(0, 1000, 100):
             await asyncio.gather(*map(engine.store.put_webhook, made[start : start + 100]))
         made.append(one)
-        dispatching = Dispatching(engine)
+        dispatching = Fanout(engine)
         await dispatching.run()  # the bookmark is set
         await app.tasks["convert"].enqueue_many([(f"{n}",) for n in range(10)])
         enqueue, store = engine.enqueue, engine.store
@@ -164,9 +164,9 @@ async def test_many_dispatchers_and_one_that_died_make_each_message_once(
         # As if it had enqueued and died before the bookmark moved.
         before = await engine.store.bookmark(BOOKMARK)
         events = await engine.store.events(after=before or 0, limit=700)
-        await engine.enqueue(await deliveries([webhook], events, Subjects(engine.store)))
-        await asyncio.gather(*[Dispatching(await other.engine()).run() for other in (app, *others)])
-        await Dispatching(engine).run()
+        await engine.enqueue(await deliveries([webhook], events, JobOwners(engine.store)))
+        await asyncio.gather(*[Fanout(await other.engine()).run() for other in (app, *others)])
+        await Fanout(engine).run()
         assert await app.counts(internal=True) == {**await app.counts(internal=True), "queued": 2400}
         rows: list[Any] = []
         after = None
@@ -281,7 +281,7 @@ async def test_a_replay_of_a_long_log_begins_at_once_and_is_done_in_batches(
             await app.replay_webhook(webhook.id)
         batch = await replay_batch(engine, replay)  # killed before it was counted: it is done again
         assert (batch.done, len(await sent(app, webhook))) == (20, 20)
-        await Operations(engine).run()
+        await OperationRunner(engine).run()
         ended = await app.operation(replay.id)
         assert (ended.progress, ended.done) == (Progress.DONE, 59)
         told = {event.id for event in events[5:64]}
@@ -289,7 +289,7 @@ async def test_a_replay_of_a_long_log_begins_at_once_and_is_done_in_batches(
         assert {int(message.rpartition("_")[2]) for message in messages} == told
         removed = await app.replay_webhook(webhook.id)  # the other one has ended
         await app.remove_webhook(webhook.id)
-        await Operations(engine).run()
+        await OperationRunner(engine).run()
         failed = await app.operation(removed.id)
         assert (failed.progress, failed.error) == (Progress.FAILED, "the webhook is removed")
 
@@ -457,7 +457,7 @@ async def test_a_removed_webhook_is_sent_nothing_more(app: Holdfast) -> None:
     async with app, Endpoint() as endpoint:
         webhook = await app.create_webhook(endpoint.url, events=["queued"])
         handle = await app.tasks["convert"].enqueue("a")
-        await Dispatching(await app.engine()).run()
+        await Fanout(await app.engine()).run()
         await app.remove_webhook(webhook.id)
         [row] = await sent(app, webhook)
         async with working(app):

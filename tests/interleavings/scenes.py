@@ -10,9 +10,9 @@ from typing import Any
 
 from holdfast.domain.job import JobId, JobSpec, Lane, Lease, NewJob, Session, Settlement
 from holdfast.domain.moves import Kind
-from holdfast.domain.precondition import ANYHOW, Proviso
+from holdfast.domain.precondition import UNCONDITIONAL, Precondition
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.engine.ports import Reclaim, Stuck
+from holdfast.engine.ports import Reclaim, StuckAttempt
 from holdfast.errors import Conflict, StoreUnavailable
 from holdfast.stores.postgres import PostgresStore
 from holdfast.wiring import SystemIds
@@ -75,7 +75,7 @@ class Stage:
     digest: bytes | None
     jobs: list[JobId] = field(default_factory=list)
     lease: Lease | None = None
-    read: Proviso = ANYHOW
+    read: Precondition = UNCONDITIONAL
 
     @property
     def job_id(self) -> JobId:
@@ -101,7 +101,7 @@ async def set_stage(store: PostgresStore, scene: str) -> Stage:
         await _go_on(store, scene, stage)
     row = await store.job(job.id)
     assert row is not None
-    stage.read = Proviso(versions=frozenset({row.version}))
+    stage.read = Precondition(versions=frozenset({row.version}))
     return stage
 
 
@@ -164,8 +164,8 @@ async def _time_out(store: PostgresStore, verb: str, stage: Stage, other: Sessio
 
 
 async def _person(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
-    terms = stage.read if verb.endswith("as read") else ANYHOW
-    stuck = Stuck(stage.lease, _STUCK) if verb.endswith("stuck") and stage.lease is not None else None
+    terms = stage.read if verb.endswith("as read") else UNCONDITIONAL
+    stuck = StuckAttempt(stage.lease, _STUCK) if verb.endswith("stuck") and stage.lease is not None else None
     try:
         match verb.split()[0]:
             case "retry":

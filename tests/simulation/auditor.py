@@ -13,7 +13,7 @@ from holdfast.domain.job import DeadLetterFilter, Event, JobFilter, JobId, JobRo
 from holdfast.domain.judgements import outcome_of
 from holdfast.domain.moves import FINISHED, State
 from holdfast.domain.verdict import Release
-from holdfast.engine.ports import Answer, Clock, Store
+from holdfast.engine.ports import Clock, SettlementStatus, Store
 from tests.simulation.diary import Diary
 from tests.simulation.ledger import Broken, Life, check_attempts, check_row, demand, expected_answer, step
 
@@ -50,17 +50,19 @@ class Auditor:
         self.over.set()
 
     # -- around every call ------------------------------------------------------------------------------------------
-    async def before(self, name: str, args: tuple[Any, ...]) -> list[Answer] | None:
+    async def before(self, name: str, args: tuple[Any, ...]) -> list[SettlementStatus] | None:
         if name != "settle":
             return None
         expected = [await self._expected(settlement) for settlement in args[0]]
         leases = [settlement.lease for settlement in args[0]]
         return [  # what comes twice in one call is repeated the second time
-            Answer.REPEATED if right is Answer.APPLIED and lease in leases[:place] else right
+            SettlementStatus.REPEATED
+            if right is SettlementStatus.APPLIED and lease in leases[:place]
+            else right
             for place, (lease, right) in enumerate(zip(leases, expected, strict=True))
         ]
 
-    async def _expected(self, settlement: Settlement) -> Answer:
+    async def _expected(self, settlement: Settlement) -> SettlementStatus:
         job_id, epoch = settlement.lease
         life = self.lives.get(job_id)
         passed = False
@@ -79,13 +81,18 @@ class Auditor:
             self._check_answers(args[0], answer, expected)
 
     def _check_answers(
-        self, settlements: Sequence[Settlement], answers: Sequence[Answer], expected: Sequence[Answer]
+        self,
+        settlements: Sequence[Settlement],
+        answers: Sequence[SettlementStatus],
+        expected: Sequence[SettlementStatus],
     ) -> None:
         for settlement, answer, right in zip(settlements, answers, expected, strict=True):
             self._counts[f"answer: {answer}"] += 1
             demand(answer is right, f"{settlement.lease} was answered {answer}, not {right} (E4)")
             # Except for what is given back by whoever does not know of its end.
-            if answer in (Answer.APPLIED, Answer.REPEATED) and not isinstance(settlement.verdict, Release):
+            if answer in (SettlementStatus.APPLIED, SettlementStatus.REPEATED) and not isinstance(
+                settlement.verdict, Release
+            ):
                 how = self.lives[settlement.lease.job_id].ended.get(settlement.lease.epoch)
                 said = outcome_of(settlement.verdict)
                 demand(how == said, f"{settlement.lease} was told that it {said}, and it ended as {how} (E5)")

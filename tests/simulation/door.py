@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Protocol
 
 from holdfast.domain.job import Session
-from holdfast.engine.ports import Heart, Store
+from holdfast.engine.ports import HeartbeatConnection, Store
 from holdfast.errors import LeaseLost, StoreUnavailable
 from tests.simulation.loop import Actor, SimLoop, SimThreads
 
@@ -152,7 +152,7 @@ class Door:
         except TimeoutError:
             return
 
-    def heart(self) -> Heart:
+    def heart(self) -> HeartbeatConnection:
         return DoorHeart(self, self.store.heart(), SimThreads(self._loop), self._weather, self._chance)
 
 
@@ -160,7 +160,7 @@ class DoorHeart:
     """Beats go through the same weather, from a thread of their own."""
 
     def __init__(
-        self, door: Door, heart: Heart, threads: SimThreads, weather: Weather, chance: Random
+        self, door: Door, heart: HeartbeatConnection, threads: SimThreads, weather: Weather, chance: Random
     ) -> None:
         self._door, self._heart, self._threads = door, heart, threads
         self._weather, self._chance = weather, chance

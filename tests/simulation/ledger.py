@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.domain.job import Attempt, Event, JobRow
-from holdfast.domain.judgements import broken_rules
+from holdfast.domain.judgements import broken_invariants
 from holdfast.domain.moves import FINISHED, State
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 
 #: What is said about an epoch that is over; each at most once, and only of attempts that ended so.
 NOTES = {"late_result": ("timed_out", "cancelled"), "stale_write": ("reclaimed",)}
@@ -113,18 +113,18 @@ def _note(life: Life, event: Event) -> Life:
     return life._replace(noted=life.noted | {note})
 
 
-def expected_answer(life: Life | None, epoch: int, *, passed: bool) -> Answer:
+def expected_answer(life: Life | None, epoch: int, *, passed: bool) -> SettlementStatus:
     """What a settlement under *epoch* must be told. *passed*: the deadline is over."""
     if life is None:
-        return Answer.STALE
+        return SettlementStatus.STALE
     if life.runs and epoch == life.epoch:
-        return Answer.LATE if passed else Answer.APPLIED
+        return SettlementStatus.LATE if passed else SettlementStatus.APPLIED
     match life.ended.get(epoch):
         case None | "reclaimed":
-            return Answer.STALE
+            return SettlementStatus.STALE
         case "timed_out" | "cancelled":
-            return Answer.LATE
-    return Answer.REPEATED
+            return SettlementStatus.LATE
+    return SettlementStatus.REPEATED
 
 
 def check_row(life: Life, row: JobRow) -> None:
@@ -133,7 +133,7 @@ def check_row(life: Life, row: JobRow) -> None:
         told, seen = getattr(life, fact), getattr(row, fact)
         if told != seen:
             raise Broken(f"the events tell {fact} {told}, the row says {seen} (E60)")
-    for rule in broken_rules(row):
+    for rule in broken_invariants(row):
         raise Broken(f"the job {rule} (E3)")
 
 

@@ -23,7 +23,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Clock, Store
 from holdfast.engine.settings import Settings
 from holdfast.errors import Conflict, StoreError
-from holdfast.maintenance.tasks import Duties
+from holdfast.maintenance.tasks import Maintenance
 from holdfast.worker.worker import Worker
 from tests.simulation.auditor import Auditor
 from tests.simulation.diary import Diary
@@ -133,7 +133,7 @@ class World:
                 self.ids,
                 admission=self.work.app.admission,
             )
-            duties = Duties(engine)
+            duties = Maintenance(engine)
             process.worker = Worker(engine, SimThreads(self.loop), _NoPool())
             with suppress(StoreError):  # the store was away when it started
                 await _run_together(process.worker, duties)

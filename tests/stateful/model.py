@@ -12,7 +12,7 @@ from math import inf
 from holdfast.domain.job import Claimed, JobId, Lease, SessionId
 from holdfast.domain.moves import FINISHED, MOVES, State
 from holdfast.domain.verdict import Bury, Complete, Release, RetryAfter, Verdict
-from holdfast.engine.ports import Answer, Reclaim
+from holdfast.engine.ports import Reclaim, SettlementStatus
 
 #: How long a live worker may be late in stopping an attempt that overran.
 MARGIN = 5.0
@@ -147,11 +147,11 @@ class Model:
         job.run_until = None if job.timeout is None else self.now + job.timeout
         job.kinds.append("processing")
 
-    def settle(self, lease: Lease, verdict: Verdict) -> Answer:
+    def settle(self, lease: Lease, verdict: Verdict) -> SettlementStatus:
         """What must be answered, and what must become of the job."""
         job = self.jobs.get(lease.job_id)
         if job is None:
-            return Answer.STALE
+            return SettlementStatus.STALE
         if lease != job.holder:
             return self._refuse(job, lease)
         if self.passed(job):
@@ -176,21 +176,21 @@ class Model:
                 self._end(job, word)
                 job.attempt -= 1
                 self._queue(job, delay.total_seconds(), word)
-        return Answer.APPLIED
+        return SettlementStatus.APPLIED
 
-    def _refuse(self, job: Job, lease: Lease) -> Answer:
+    def _refuse(self, job: Job, lease: Lease) -> SettlementStatus:
         match job.ended[lease.epoch]:
             case "timed_out" | "cancelled":
                 if lease.epoch not in job.late:
                     job.late.add(lease.epoch)
                     job.kinds.append("late_result")
-                return Answer.LATE
+                return SettlementStatus.LATE
             case "reclaimed":
                 if lease.epoch not in job.refused:
                     job.refused.add(lease.epoch)
                     job.kinds.append("stale_write")
-                return Answer.STALE
-        return Answer.REPEATED
+                return SettlementStatus.STALE
+        return SettlementStatus.REPEATED
 
     def reclaim(self, reclaims: Iterable[Reclaim]) -> int:
         done = 0

@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from holdfast.domain.job import JobId, Lease, Settlement
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Verdict
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import HoldfastError
 from holdfast.stores.memory import manual as memory_people
 from holdfast.stores.memory import outcomes as memory_settling
@@ -86,9 +86,9 @@ def reclaim_forgets_the_attempt(patch: Patch) -> None:
 def settle_recorded_twice(patch: Patch) -> None:
     real = memory_settling.refuse
 
-    def refuse(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> Answer:
+    def refuse(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> SettlementStatus:
         answer = real(tables, job, lease, verdict)
-        if answer is Answer.REPEATED:
+        if answer is SettlementStatus.REPEATED:
             tables.record(Kind.complete, job)
         return answer
 
@@ -134,7 +134,7 @@ def epoch_starts_again(patch: Patch) -> None:
 def deadline_is_late_when_equal(patch: Patch) -> None:
     real = memory_settling.settle
 
-    def settle(tables: Tables, settlement: Settlement) -> Answer:
+    def settle(tables: Tables, settlement: Settlement) -> SettlementStatus:
         job = tables.jobs.get(settlement.lease.job_id)
         if job is not None and job.live is not None and job.deadline_at == tables.clock.now():
             memory_settling.time_out_one(tables, job)

@@ -15,7 +15,7 @@ import nats
 from redis.asyncio import Redis
 
 from holdfast.domain.addresses import networks
-from holdfast.domain.outbox import Message, Standing
+from holdfast.domain.outbox import Message, MessageState
 from holdfast.engine.transport import Transport, content_type
 from holdfast.outbound import Outbound
 from holdfast.transports.memory import box
@@ -44,7 +44,7 @@ def a_message(
         key=key,
         body=body,
         headers=headers or {},
-        standing=Standing.WAITING,
+        standing=MessageState.WAITING,
         tries=0,
         error=None,
         created_at=NOW,

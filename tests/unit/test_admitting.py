@@ -10,17 +10,17 @@ import pytest
 
 from holdfast import Holdfast, JobFailed, Retry, Snooze, State
 from holdfast.domain.budget import BudgetPolicy
-from holdfast.domain.gates import Admit, Asking, GateAnswer, Hold, Reject
+from holdfast.domain.gates import Admit, GateAnswer, GateRequest, Hold, Reject
 from holdfast.domain.job import Claimed, Lane, Settlement
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.verdict import Failure, Release, RetryAfter
-from holdfast.domain.wait_reasons import Reason
+from holdfast.domain.wait_reasons import WaitReason
 from holdfast.engine.admission import Admission
 from holdfast.testing import ManualClock
 from holdfast.worker import admission
-from holdfast.worker.admission import Admitted, Admitting
+from holdfast.worker.admission import AdmittedJob, LaneAdmission
 from holdfast.worker.dependencies import Dependencies
-from holdfast.worker.dispatched import Source
+from holdfast.worker.dispatched import JobSource
 from tests.integration.world import new_app, until, work, working
 
 GATEWAY = Dependency("gateway")
@@ -42,10 +42,10 @@ async def used(app: Holdfast, owner: str = "ann") -> int:
 async def test_what_a_gate_holds_goes_back_and_is_asked_about_again_and_costs_no_quota(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E18 E19
-    asked: list[Asking] = []
+    asked: list[GateRequest] = []
     app = new_app("memory://", policies=file)
 
-    def night(asking: Asking) -> GateAnswer:
+    def night(asking: GateRequest) -> GateAnswer:
         asked.append(asking)
         return Admit() if is_night else Hold(None, "only at night")
 
@@ -71,7 +71,7 @@ async def test_what_a_gate_holds_goes_back_and_is_asked_about_again_and_costs_no
         assert (await app.job(handle.id)).attempt == 1
         assert await used(app) == 1
     released = [event.meta for event in told if event.kind == "released"]
-    assert {(meta["reason"], meta["why"]) for meta in released} == {(Reason.GATE, "night: only at night")}
+    assert {(meta["reason"], meta["why"]) for meta in released} == {(WaitReason.GATE, "night: only at night")}
     assert {(one.owner, one.attempt, one.priority) for one in asked} == {("ann", 1, 10)}
 
 
@@ -146,11 +146,11 @@ class World:
         self.store = self.engine.store
         self.session = await self.store.open_session("w1", timedelta(hours=1))
         self.dependencies = Dependencies(self.engine, lambda: None)
-        self.admitting = Admitting(
-            self.engine, self.dependencies, lambda one, _: self.settled.append(one), cast(Source, self)
+        self.admitting = LaneAdmission(
+            self.engine, self.dependencies, lambda one, _: self.settled.append(one), cast(JobSource, self)
         )
 
-    async def admitted(self) -> list[Admitted]:
+    async def admitted(self) -> list[AdmittedJob]:
         await self.admitting.refresh(await self.store.lanes())
         return await self.admitting.claim(self.session, 10)
 
@@ -194,7 +194,7 @@ async def test_a_job_whose_quota_is_used_up_gives_its_leave_to_call_back(world: 
     assert len(await world.admitted()) == 2
     [refused] = world.settled
     assert isinstance(refused.verdict, Release)
-    assert (refused.verdict.reason, world.in_flight, await used(world.app)) == (Reason.QUOTA, 2, 2)
+    assert (refused.verdict.reason, world.in_flight, await used(world.app)) == (WaitReason.QUOTA, 2, 2)
 
 
 async def test_a_retry_that_an_owners_rate_puts_off_costs_nothing(world: World) -> None:  # E17 E26
@@ -207,7 +207,7 @@ async def test_a_retry_that_an_owners_rate_puts_off_costs_nothing(world: World) 
     assert await world.admitted() == []
     [refused] = world.settled
     assert isinstance(refused.verdict, Release)
-    assert (refused.verdict.reason, refused.attempt) == (Reason.OWNER_RATE, 2)
+    assert (refused.verdict.reason, refused.attempt) == (WaitReason.OWNER_RATE, 2)
     assert (world.tokens, world.in_flight, first.given.guard.calls) == (20, 0, 1)
 
 
@@ -217,7 +217,7 @@ async def test_a_breaker_that_is_found_open_after_the_claim_costs_no_quota(world
     assert await world.admitted() == []
     [refused] = world.settled
     assert isinstance(refused.verdict, Release)
-    assert (refused.verdict.reason, await used(world.app)) == (Reason.BREAKER_OPEN, 0)
+    assert (refused.verdict.reason, await used(world.app)) == (WaitReason.BREAKER_OPEN, 0)
 
 
 # -- very many groups ---------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ async def test_of_very_many_shards_a_claim_asks_a_few_and_none_is_forgotten() ->
             clock.advance("5ms")
             return []
 
-    one = Admitting(engine, Dependencies(engine, lambda: None), lambda *_: None, cast(Source, Empty()))
+    one = LaneAdmission(engine, Dependencies(engine, lambda: None), lambda *_: None, cast(JobSource, Empty()))
     shards = [Lane("default", "send", "gateway", f"shard {number}") for number in range(1000)]
     note = Lane("default", "note")
     await one.refresh([note, Lane("default", "send", "gateway"), *shards])

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from holdfast.engine.attempt_log import LONGEST, MOST_BYTES, MOST_LINES, AttemptLog
-from holdfast.worker.log_capture import Ears, listening
+from holdfast.worker.log_capture import LogCapture, listening
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -102,7 +102,7 @@ def test_threads_may_speak_at_once() -> None:  # E42
 # -- listening ------------------------------------------------------------------------------------------------------------
 def test_what_is_logged_is_heard_with_its_stack() -> None:  # E42
     log, logger = AttemptLog(), logging.getLogger("shop.orders")
-    ears = Ears(lambda: log)
+    ears = LogCapture(lambda: log)
     logger.addHandler(ears)
     try:
         logger.warning("%s of %s", 1, "two")

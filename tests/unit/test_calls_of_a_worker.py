@@ -12,7 +12,7 @@ import pytest
 from holdfast import THIS_JOB, Holdfast, Job, State
 from holdfast.domain.breaker import BreakerPolicy, BreakerState
 from holdfast.domain.budget import BudgetPolicy
-from holdfast.domain.guard import Call
+from holdfast.domain.guard import CallPermit
 from holdfast.domain.job import Claimed, JobId, Lane, Lease
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.limiter import LimiterPolicy
@@ -45,10 +45,10 @@ class World:
         self.worker = Dependencies(self.engine, lambda: None)
         await self.worker.serve([GATEWAY])
 
-    def given(self, *, attempt: int = 1, trial: str | None = None) -> Call:
+    def given(self, *, attempt: int = 1, trial: str | None = None) -> CallPermit:
         """Leave for a job's attempt."""
         [given] = self.worker.enter(GATEWAY, [job(attempt=attempt)], trial)
-        assert isinstance(given, Call)
+        assert isinstance(given, CallPermit)
         return given
 
     @property
@@ -92,7 +92,7 @@ async def world() -> World:
 async def test_an_urgent_retry_is_paid_from_the_reserve(world: World, urgent: Claimed) -> None:  # E17
     patient = job(until_deadline=HURRY)
     answers = world.worker.enter(GATEWAY, [patient, patient, urgent])  # 8 of 20 each, 10 are the reserve
-    assert [isinstance(answer, Call) for answer in answers] == [True, False, True]
+    assert [isinstance(answer, CallPermit) for answer in answers] == [True, False, True]
 
 
 async def test_first_tries_begin_together_and_end_one_by_one(world: World) -> None:  # E23
@@ -100,7 +100,7 @@ async def test_first_tries_begin_together_and_end_one_by_one(world: World) -> No
     calls = world.worker.enter(GATEWAY, [job(attempt=1), job(attempt=1), job(attempt=1)])
     assert (world.in_flight, world.worker.room(GATEWAY), world.tokens) == (3, 1, 20)
     for call in calls:
-        assert isinstance(call, Call)
+        assert isinstance(call, CallPermit)
         await world.worker.leave(call, None)
     assert (world.in_flight, world.worker.room(GATEWAY)) == (0, 4)
 
@@ -133,7 +133,7 @@ async def test_a_worker_sends_a_statement_a_second_about_its_dependencies(
         await asyncio.sleep(0)
         for service in services:
             for call in worker._dependencies.enter(service, [job(attempt=1)]):
-                assert isinstance(call, Call)
+                assert isinstance(call, CallPermit)
                 worker._dependencies.answered(call, world.clock.monotonic())
     tending.cancel()
     await asyncio.gather(tending, return_exceptions=True)

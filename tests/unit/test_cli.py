@@ -14,7 +14,7 @@ import typer
 
 from holdfast.cli import COMMANDS, main, plugins
 from holdfast.cli.apps import load_app
-from holdfast.cli.exit_codes import EXIT_CODES, NotFound, exit_code
+from holdfast.cli.exit_codes import EXIT_CODES, NothingFound, exit_code
 from holdfast.errors import (
     Conflict,
     JobFailed,
@@ -100,7 +100,7 @@ def test_an_unknown_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) 
         (Conflict("x"), 3),
         (LeaseLost("x", 1), 3),
         (UnknownJob("x"), 4),
-        (NotFound("x"), 4),
+        (NothingFound("x"), 4),
         (StoreUnavailable("x"), 5),
         (SchemaMismatch("x"), 5),
         (JobFailed("x", "failed", None, None), 1),

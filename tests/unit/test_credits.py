@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from holdfast.domain.classify import classify
 from holdfast.domain.codes import ErrorClass, lookup
 from holdfast.domain.credit import (
+    CreditHold,
     CreditQuota,
     Draw,
     Grant,
-    Hold,
+    HoldState,
     Sold,
-    Standing,
     Uses,
     account_name,
-    standing_of,
+    hold_state,
 )
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import State
-from holdfast.domain.posting import Page, Sale, Wallet
+from holdfast.domain.posting import Posting, Sale, Wallet
 from holdfast.errors import InsufficientCredits, QuotaExceeded, UsageError
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
@@ -39,11 +39,11 @@ def grant(name: str, amount: int, expires_in: timedelta | None = None) -> Grant:
     )  # fmt: skip
 
 
-def page_with(*grants: Grant, now: datetime = NOW, quota: CreditQuota | None = None) -> Page:
+def page_with(*grants: Grant, now: datetime = NOW, quota: CreditQuota | None = None) -> Posting:
     wallet = Wallet("ann", quota=quota or CreditQuota())
     wallet.grants = {one.id: one for one in grants}
     wallet.available = sum(one.remaining for one in grants)
-    return Page(now, {"ann": wallet})
+    return Posting(now, {"ann": wallet})
 
 
 def sale(price: int, job: str = "j1", *, is_retry: bool = False) -> Sale:
@@ -51,11 +51,11 @@ def sale(price: int, job: str = "j1", *, is_retry: bool = False) -> Sale:
     return Sale(sold, "ann", price, is_retry, "")
 
 
-def left(page: Page) -> dict[str, int]:
+def left(page: Posting) -> dict[str, int]:
     return {one.id: one.remaining for one in page.wallets["ann"].grants.values()}
 
 
-def sums(page: Page) -> Counter[str]:
+def sums(page: Posting) -> Counter[str]:
     total: Counter[str] = Counter()
     for entry in page.entries:
         total[entry.bucket] += entry.amount
@@ -85,7 +85,7 @@ def test_what_is_missing_is_told_before_anything_is_taken() -> None:  # S2
 def test_what_comes_back_into_an_expired_grant_expires() -> None:  # S3
     before = page_with(grant("never", 5), grant("soon", 2, DAY))
     before.reserve([sale(3)], {})
-    after = Page(NOW + 2 * DAY, deepcopy(before.wallets))
+    after = Posting(NOW + 2 * DAY, deepcopy(before.wallets))
     after.give_back(before.holds[0])
     assert sums(after) == {"reserved": -3, "available": 1, "expired": 2}
     assert left(after) == {"never": 5, "soon": 0}
@@ -117,22 +117,22 @@ def test_uses_begin_anew_with_their_period_and_what_is_returned_is_not_counted()
 @pytest.mark.parametrize(
     ("state", "generation", "expected"),
     [
-        (State.QUEUED, 1, Standing.HELD),
-        (State.PROCESSING, 1, Standing.HELD),
-        (State.COMPLETE, 1, Standing.CAPTURED),
-        (State.FAILED, 1, Standing.RETURNED),
-        (State.CANCELLED, 1, Standing.RETURNED),
-        (State.COMPLETE, 2, Standing.RETURNED),
+        (State.QUEUED, 1, HoldState.HELD),
+        (State.PROCESSING, 1, HoldState.HELD),
+        (State.COMPLETE, 1, HoldState.CAPTURED),
+        (State.FAILED, 1, HoldState.RETURNED),
+        (State.CANCELLED, 1, HoldState.RETURNED),
+        (State.COMPLETE, 2, HoldState.RETURNED),
     ],
 )
 def test_how_a_hold_should_stand_follows_from_its_job(
-    state: State, generation: int, expected: Standing
+    state: State, generation: int, expected: HoldState
 ) -> None:
-    hold = Hold(
+    hold = CreditHold(
         job_id=JobId("j"), generation=1, account="ann", owner="ann", price=1, draws=(), is_retry=False, at=NOW
     )
-    assert standing_of(hold, Sold(JobId("j"), "shoot", "ann", generation, state)) is expected
-    assert standing_of(hold, None) is Standing.RETURNED
+    assert hold_state(hold, Sold(JobId("j"), "shoot", "ann", generation, state)) is expected
+    assert hold_state(hold, None) is HoldState.RETURNED
 
 
 def test_credit_errors_are_permanent() -> None:  # E13
@@ -171,12 +171,12 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_whatever_happens_every_page_balances(steps: list[tuple[str, int | None, int | None]]) -> None:  # S3
-    wallet, now, held, total = Wallet("ann"), NOW, list[Hold](), Counter[str]()
+    wallet, now, held, total = Wallet("ann"), NOW, list[CreditHold](), Counter[str]()
     for number, (doing, amount, days) in enumerate(steps):
         if doing == "wait":
             now += DAY
             continue
-        page = Page(now, {"ann": deepcopy(wallet)})
+        page = Posting(now, {"ann": deepcopy(wallet)})
         try:
             match doing:
                 case "grant":
@@ -214,7 +214,7 @@ def test_whatever_happens_every_page_balances(steps: list[tuple[str, int | None,
         assert sum(total.values()) == 0
 
 
-def _added(total: Counter[str], page: Page) -> Counter[str]:
+def _added(total: Counter[str], page: Posting) -> Counter[str]:
     """Counters drop what is below nothing when they are added."""
     added = Counter(total)
     added.update(sums(page))

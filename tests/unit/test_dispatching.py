@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from holdfast import Holdfast
 from holdfast.domain.job import JobId, Lane
-from holdfast.engine.dispatch import Entry, Sizes
-from holdfast.engine.dispatcher import Broker
-from holdfast.maintenance.dispatch import Dispatching
+from holdfast.engine.dispatch import DispatchEntry, Sizes
+from holdfast.engine.dispatcher import Dispatcher
+from holdfast.maintenance.dispatch import DispatchFeed
 from holdfast.testing import ManualClock
 
 
@@ -38,7 +38,7 @@ class NoTime:
     async def sizes(self, lanes: Sequence[Lane]) -> Sizes:
         return Sizes(built=False, ready=dict.fromkeys(lanes, 0), later=0)
 
-    async def offer(self, entries: Sequence[Entry]) -> None:
+    async def offer(self, entries: Sequence[DispatchEntry]) -> None:
         self.offered += [entry.job_id for entry in entries if not entry.delay]
 
 
@@ -52,7 +52,7 @@ async def test_a_job_that_comes_due_while_all_is_offered_anew_is_offered() -> No
     async with app:
         handle = await note.options(delay="2500ms").enqueue()
         broker = NoTime(app, clock)
-        duty = Dispatching(await app.engine(), cast(Broker, broker))
+        duty = DispatchFeed(await app.engine(), cast(Dispatcher, broker))
         await duty.run()
         await duty.run()
         assert broker.offered == [handle.id]

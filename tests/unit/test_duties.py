@@ -12,7 +12,7 @@ import pytest
 from holdfast import Every, Holdfast, JobFailed, Retention, Retry
 from holdfast.engine.engine import Engine
 from holdfast.errors import StoreUnavailable
-from holdfast.maintenance.tasks import Duties
+from holdfast.maintenance.tasks import Maintenance
 from holdfast.testing import ManualClock, app_in_memory, drain
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ class Watch:
     """Duties that sweep once an hour, and the seconds at which they looked for jobs that are due."""
 
     def __init__(self, app: Holdfast, engine: Engine, clock: ManualClock) -> None:
-        self.app, self.engine, self.clock, self.duties = app, engine, clock, Duties(engine)
+        self.app, self.engine, self.clock, self.duties = app, engine, clock, Maintenance(engine)
         engine.promoters.append(self.duties.expect)  # as while they run
         self.looks: list[int] = []
         self.away = False
@@ -101,7 +101,7 @@ async def test_a_store_that_was_away_is_asked_again_for_what_is_expected(watch: 
 
 async def test_all_duties_of_an_engine_are_told_as_long_as_they_run(watch: Watch) -> None:  # S4
     """Two workers of one app: the one that ends does not leave the other without a word."""
-    first, second = Duties(watch.engine), Duties(watch.engine)
+    first, second = Maintenance(watch.engine), Maintenance(watch.engine)
     told: list[str] = []
     first.expect = lambda delay: told.append("first")  # type: ignore[method-assign]
     second.expect = lambda delay: told.append("second")  # type: ignore[method-assign]
@@ -167,7 +167,7 @@ async def test_each_task_is_kept_as_it_says_and_the_others_as_the_app_does() -> 
         await long.enqueue()
         await plain.enqueue()
         await drain(app)
-        duties = Duties(await app.engine(), app.retention)
+        duties = Maintenance(await app.engine(), app.retention)
 
         async def left() -> list[tuple[str, bool]]:
             await duties.turn()
@@ -195,7 +195,7 @@ async def test_deadlines_are_looked_for_as_often_as_the_setting_says(
             return 0
 
         engine.time_out = time_out  # type: ignore[method-assign]
-        duties = Duties(engine)
+        duties = Maintenance(engine)
         for _ in range(121):
             await duties.turn()
             clock.advance(SECOND)

@@ -17,7 +17,7 @@ from holdfast.transports.targets import read_target
 from holdfast.wiring import (
     SystemClock,
     http_probe,
-    make_artefacts,
+    make_artifacts,
     make_dispatch,
     make_transport,
 )
@@ -91,7 +91,7 @@ ROADS: dict[str, tuple[tuple[str, ...], Callable[[str], object]]] = {
     "topic of an app": (("amqp", "redis", "nats"), lambda url: Holdfast("memory://").topic("t", to=url)),
     "setting": (("amqp", "redis"), lambda url: Holdfast("memory://", dispatch=url)),
     "setting of a place": (("s3", "gs"), lambda url: Holdfast("memory://", artefacts=url)),
-    "artefacts": (("s3", "file", "x"), make_artefacts),
+    "artefacts": (("s3", "file", "x"), make_artifacts),
     "probe": (("http", "https", "x"), http_probe),
     "webhook": (("http", "https", "x"), read_webhook),
     "client": (("http", "https", "x"), Client),

@@ -12,7 +12,7 @@ from holdfast.domain.job import Claimed, Enqueued, JobId, JobSpec, Lane, Lease, 
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
 from holdfast.engine.observers import Observers
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.metrics.counts import QUICK, Counts, Histogram
 from holdfast.metrics.names import FAMILIES, MOST_QUEUES, MOST_SETS, OTHER
 
@@ -27,7 +27,10 @@ def claimed(lane: Lane = LANE, attempt: int = 1) -> Claimed:
 
 
 def settle(
-    counts: Counts, verdict: Verdict, job: Claimed | None = None, answer: Answer = Answer.APPLIED
+    counts: Counts,
+    verdict: Verdict,
+    job: Claimed | None = None,
+    answer: SettlementStatus = SettlementStatus.APPLIED,
 ) -> None:
     job = job or claimed()
     end = Settlement(job.lease, verdict, job.attempt, timedelta(milliseconds=20))
@@ -118,8 +121,8 @@ def test_dependencies_are_bounded() -> None:  # E62
     assert len(counts.latencies) == MOST_SETS + 1
 
 
-@pytest.mark.parametrize("answer", [Answer.REPEATED, Answer.LATE, Answer.STALE])
-def test_an_end_that_did_not_count_is_not_counted(answer: Answer) -> None:  # E62
+@pytest.mark.parametrize("answer", [SettlementStatus.REPEATED, SettlementStatus.LATE, SettlementStatus.STALE])
+def test_an_end_that_did_not_count_is_not_counted(answer: SettlementStatus) -> None:  # E62
     counts = Counts()
     settle(counts, Complete("null"), answer=answer)
     assert counts.series == {}

@@ -12,12 +12,12 @@ import pytest
 from holdfast import Holdfast, UsageError
 from holdfast.domain.job import JobSpec, Lane, NewJob, Settlement
 from holdfast.domain.moves import Kind
-from holdfast.domain.operation import Doing, Operation, Progress
+from holdfast.domain.operation import Operation, OperationAction, Progress
 from holdfast.domain.verdict import Bury, Failure
 from holdfast.engine.engine import Engine
-from holdfast.engine.ports import Moved, Transaction
+from holdfast.engine.ports import MoveNotice, Transaction
 from holdfast.errors import StoreUnavailable, UnknownOperation
-from holdfast.maintenance.operations import SPAN, Operations, forget
+from holdfast.maintenance.operations import SPAN, OperationRunner, forget
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 
@@ -33,7 +33,7 @@ class World:
 
     async def open(self) -> None:
         self.engine: Engine = await self.app.engine()
-        self.duty = Operations(self.engine)
+        self.duty = OperationRunner(self.engine)
 
     async def enqueue(self, count: int, **spec: Any) -> list[str]:
         jobs = [NewJob(self.engine.ids.job_id(), "{}", JobSpec(lane=LANE, **spec)) for _ in range(count)]
@@ -139,7 +139,7 @@ async def test_a_dry_run_only_counts(world: World) -> None:  # E66
 async def test_a_rate_is_kept_whoever_works_and_however_often_they_look(world: World) -> None:  # E33 E66
     await world.bury(10)
     begun = await world.app.operate("redrive", rate=2)
-    other = Operations(world.engine)
+    other = OperationRunner(world.engine)
     done = []
     for _ in range(8):
         for _ in range(3):
@@ -225,7 +225,7 @@ async def test_an_operation_that_is_cancelled_in_the_middle_of_a_batch_does_no_o
     await world.bury(120)
     begun = await world.app.operate("redrive")
 
-    async def cancel(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def cancel(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         await world.store.end_operation(begun.id, Progress.CANCELLED)
 
     world.store.hooks.append((frozenset({Kind.redriven}), cancel))
@@ -238,7 +238,7 @@ async def test_what_is_refused_is_counted_and_does_not_stop_the_others(world: Wo
     ids = await world.bury(4)
     begun = await world.app.operate("retry")
 
-    async def refuse(transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def refuse(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         if moves[0].job_id == ids[2]:
             raise ValueError("not this one")
 
@@ -250,7 +250,7 @@ async def test_what_is_refused_is_counted_and_does_not_stop_the_others(world: Wo
 
 async def test_an_operation_that_cannot_be_read_fails_and_says_why(world: World) -> None:  # E66
     now = world.clock.now()
-    strange = Operation(id="x", doing=Doing.RETRY, where={"colour": "red"}, by="", options={},
+    strange = Operation(id="x", doing=OperationAction.RETRY, where={"colour": "red"}, by="", options={},
                         created_at=now, updated_at=now)  # fmt: skip
     await world.store.begin_operation(strange)
     await world.duty.run()

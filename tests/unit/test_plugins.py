@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Admit, Asking, Fatal, Hold, Holdfast, JobFailed, Retry, Retryable, UsageError
+from holdfast import Admit, Fatal, GateRequest, Hold, Holdfast, JobFailed, Retry, Retryable, UsageError
 from holdfast.domain.classify import classify
 from holdfast.domain.codes import ErrorClass
 from holdfast.domain.job import Lane
@@ -68,8 +68,8 @@ ENTRY_POINTS = "".join(
 MISBEHAVING = ["raises", "by_turns", "nonsense", "leaves", "mute", "number", "missing", "lost"]
 
 
-def asking(queue: str = "bulk", now: datetime = NOON) -> Asking:
-    return Asking(lane=Lane(queue, "t"), now=now)
+def asking(queue: str = "bulk", now: datetime = NOON) -> GateRequest:
+    return GateRequest(lane=Lane(queue, "t"), now=now)
 
 
 # -- the example ------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import pytest
 
 from holdfast import Holdfast, Retry, collector
 from holdfast.domain.breaker import BreakerState
-from holdfast.domain.guard import UNLIMITED, Call
+from holdfast.domain.guard import UNLIMITED, CallPermit
 from holdfast.domain.job import Claimed, JobId, Lane, Lease
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.verdict import Failure
@@ -212,7 +212,7 @@ async def test_what_is_said_of_a_dependency_changes_in_a_worker_that_runs(
 
     def fail(times: int) -> None:
         for given in worker.enter(gateway, [CLAIMED] * times):
-            assert isinstance(given, Call)
+            assert isinstance(given, CallPermit)
             worker.failed(given, Failure.of("NETWORK", "down"), clock.monotonic())
 
     assert worker.room(gateway) == 40

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.domain.outbox import DEADLINE, Delivered, Message, Standing, Taken, TopicPolicy, deadline_of
-from holdfast.relay.batch import EXPIRED, Batch
+from holdfast.domain.outbox import DEADLINE, Delivered, Message, MessageState, Taken, TopicPolicy, deadline_of
+from holdfast.relay.batch import EXPIRED, MessageBatch
 from holdfast.wiring import SystemRng
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -21,7 +21,7 @@ def taken(number: int, key: str | None = None, deadline: str | None = None) -> T
         key=key,
         body=b"",
         headers={} if deadline is None else {DEADLINE: deadline},
-        standing=Standing.WAITING,
+        standing=MessageState.WAITING,
         tries=0,
         error=None,
         created_at=NOON,
@@ -37,7 +37,9 @@ def numbers(wave: list[Taken]) -> list[int]:
 
 def test_a_message_leaves_at_its_deadline_and_not_after_it() -> None:  # E15
     def wave_at(now: datetime) -> list[int]:
-        return numbers(Batch([taken(1, deadline=NOON.isoformat())], {"mail": TopicPolicy()}).next_wave(now))
+        return numbers(
+            MessageBatch([taken(1, deadline=NOON.isoformat())], {"mail": TopicPolicy()}).next_wave(now)
+        )
 
     assert wave_at(NOON) == [1]
     assert wave_at(NOON + timedelta(microseconds=1)) == []
@@ -45,7 +47,7 @@ def test_a_message_leaves_at_its_deadline_and_not_after_it() -> None:  # E15
 
 def test_one_that_expires_while_others_are_sent_is_given_up_and_holds_up_nobody() -> None:  # E15
     first, second, third = taken(1, "a"), taken(2, "a", NOON.isoformat()), taken(3, "a")
-    batch = Batch([first, second, third], {"mail": TopicPolicy()})
+    batch = MessageBatch([first, second, third], {"mail": TopicPolicy()})
     assert numbers(batch.next_wave(NOON)) == [1]
     batch.note([first], [Delivered()])
     assert numbers(batch.next_wave(NOON + timedelta(seconds=1))) == [3]

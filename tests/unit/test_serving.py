@@ -11,7 +11,7 @@ from holdfast.domain.job import JobId, JobSpec, Lane, NewJob, Settlement
 from holdfast.domain.verdict import Complete
 from holdfast.testing import ManualClock
 from holdfast.wiring import SystemIds
-from holdfast.worker.served_lanes import MANY, SERVE_FOR, Serving
+from holdfast.worker.served_lanes import MANY, SERVE_FOR, ServedLanes
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ class House:
         self.app = Holdfast("memory://", clock=self.clock)
         self.app.task(work)
         engine = await self.app.engine()
-        self.store, self.serving = engine.store, Serving(engine, None)
+        self.store, self.serving = engine.store, ServedLanes(engine, None)
         return self
 
     async def enqueue(self, lanes: list[Lane]) -> None:

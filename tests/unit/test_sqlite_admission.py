@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain.fairness import STRIDE, UNPLACED
-from holdfast.domain.job import Batch, Claimed, JobId, JobSpec, Lane, NewJob, Session, Settlement
+from holdfast.domain.job import Claimed, JobBatch, JobId, JobSpec, Lane, NewJob, Session, Settlement
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Release
-from holdfast.engine.lane_store import Cap, Charge, Report
+from holdfast.engine.lane_store import Cap, Charge, DependencyReport
 from holdfast.stores.sqlite import SqliteStore, claims
 from holdfast.stores.sqlite import migrate as migrations
 from holdfast.stores.sqlite.connection import connect
@@ -43,7 +43,7 @@ class Desk:
         self, owner: str | None = None, count: int = 1, lane: Lane | None = None
     ) -> list[JobId]:
         spec = JobSpec(lane=lane or (FAIR if owner else PLAIN), owner=owner, max_attempts=9)
-        jobs = Batch([_ids.job_id() for _ in range(count)], ["{}"] * count, spec)
+        jobs = JobBatch([_ids.job_id() for _ in range(count)], ["{}"] * count, spec)
         return [answer.id for answer in await self.store.enqueue(jobs)]
 
     async def session(self) -> Session:
@@ -129,8 +129,8 @@ async def test_a_resume_by_another_process_ends_the_wait(tmp_path: Path) -> None
 
 
 # -- reports ----------------------------------------------------------------------------------------------------------
-def seen(calls: int = 0) -> Report:
-    return Report(GATEWAY, 0, False, limit=20, in_flight=0, latency=None, calls=calls, failures=0)
+def seen(calls: int = 0) -> DependencyReport:
+    return DependencyReport(GATEWAY, 0, False, limit=20, in_flight=0, latency=None, calls=calls, failures=0)
 
 
 async def test_a_report_without_news_costs_no_write_and_the_worker_still_counts(desk: Desk) -> None:  # E20

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Every, Forbidden, Holdfast, PayloadError, UsageError
 from holdfast.engine.schedules import jobs_of
-from holdfast.maintenance.schedules import Scheduling
+from holdfast.maintenance.schedules import Scheduler
 
 pytestmark = pytest.mark.anyio
 
@@ -185,7 +185,7 @@ async def test_a_tick_that_it_refuses_does_not_hold_the_other_schedules(
     ticked = [datetime.now(UTC)]
     monkeypatch.setattr("holdfast.maintenance.schedules.due", lambda *_: ticked)
     async with app:
-        await Scheduling(await app.engine(), app.schedules).run()
+        await Scheduler(await app.engine(), app.schedules).run()
         assert [row.owner for row in (await app.jobs()).rows] == ["ann"]
 
 

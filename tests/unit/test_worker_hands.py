@@ -12,7 +12,7 @@ from holdfast.domain.job import Claimed, Lane, Session
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.wiring import SystemClock
-from holdfast.worker.admission import Admitting
+from holdfast.worker.admission import LaneAdmission
 from holdfast.worker.dependencies import Dependencies
 
 
@@ -87,7 +87,7 @@ async def test_lanes_without_work_are_left_alone_while_others_have_plenty() -> N
     async with app:
         engine = await app.engine()
         session = await store.open_session("w1", timedelta(hours=1))
-        admitting = Admitting(engine, Dependencies(engine, lambda: None), lambda *_: None, store)
+        admitting = LaneAdmission(engine, Dependencies(engine, lambda: None), lambda *_: None, store)
         await admitting.refresh([task.lane for task in (plain, guarded)])
         await plain.enqueue_many([()] * 40)
         for _ in range(30):

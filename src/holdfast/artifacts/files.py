@@ -17,7 +17,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class FileArtefacts:
+class FileArtifacts:
     """*threads* do the work: a disk may be slow, and the event loop must not wait for it."""
 
     def __init__(self, folder: Path, threads: Executor) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 
-class MemoryArtefacts:
+class MemoryArtifacts:
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
 

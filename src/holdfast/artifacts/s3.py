@@ -22,7 +22,7 @@ T = TypeVar("T")
 _RETRIES, _PATIENCE = 5, timedelta(seconds=30)
 
 
-class S3Artefacts:
+class S3Artifacts:
     def __init__(self, bucket: str, prefix: str) -> None:
         self._where = f"s3://{bucket}/{prefix}".rstrip("/")
         self._bucket = S3Store(

@@ -13,7 +13,7 @@ from holdfast.cli.views import print_json, say
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.domain.breaker import Breaker
-    from holdfast.engine.lane_store import Outlook
+    from holdfast.engine.lane_store import DependencyState
 
 breakers = typer.Typer(
     help="The dependencies as all workers see them; open or close a breaker by hand.",
@@ -74,7 +74,7 @@ def list_(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = Fa
     )
 
 
-def _outlook_view(outlook: Outlook) -> dict[str, Any]:
+def _outlook_view(outlook: DependencyState) -> dict[str, Any]:
     return {
         "dependency": outlook.dependency.name,
         "shard": outlook.dependency.shard,

@@ -14,7 +14,7 @@ from holdfast.cli.views import print_json, say
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.credits import Account, Entry, Grant
+    from holdfast.credits import Account, Grant, LedgerEntry
 
 credits = typer.Typer(  # noqa: A001 - its name on the command line
     help="Accounts and their credits: give, look, correct, check the ledger.", **PLAIN
@@ -24,7 +24,7 @@ AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="E.g. us
 AmountArgument = Annotated[int, typer.Argument(metavar="CREDITS", help="How many.")]
 
 
-def _view(value: Account | Entry | Grant) -> dict[str, Any]:
+def _view(value: Account | LedgerEntry | Grant) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 

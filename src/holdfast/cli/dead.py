@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.apps import ask
-from holdfast.cli.exit_codes import NotFound
+from holdfast.cli.exit_codes import NothingFound
 from holdfast.cli.filters import Where, filtered
 from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption, me
 from holdfast.cli.progress import progress_bar
@@ -113,7 +113,9 @@ def show(
     async def look(app: Holdfast) -> tuple[DeadLetter, list[Attempt]]:
         found = await app.dead_letters(ids=[job_id])
         if not found:
-            raise NotFound(f"no dead letter has the id {job_id}; `holdfast dead list` shows those there are")
+            raise NothingFound(
+                f"no dead letter has the id {job_id}; `holdfast dead list` shows those there are"
+            )
         return found[0], (await app.attempts(job_id))[-1:]
 
     letter, last = ask(app, url, look)
@@ -150,7 +152,7 @@ def redrive(
     async def move(app: Holdfast) -> tuple[int, int]:
         matching = await _count(app, where)
         if ids and not matching:
-            raise NotFound(f"no dead letter has the id {', '.join(ids)}")
+            raise NothingFound(f"no dead letter has the id {', '.join(ids)}")
         chosen = matching if limit is None else min(matching, limit)
         if dry_run:
             return chosen, 0
@@ -189,7 +191,7 @@ def discard(
     async def move(app: Holdfast) -> tuple[int, int]:
         matching = await _count(app, where)
         if ids and not matching:
-            raise NotFound(f"no dead letter has the id {', '.join(ids)}")
+            raise NothingFound(f"no dead letter has the id {', '.join(ids)}")
         return matching, 0 if dry_run else await app.discard(reason=because, by=me(), **where)
 
     matching, done = ask(app, url, move)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
     from holdfast.domain.job import Expired, Lane, StuckJob, WorkerRow
     from holdfast.domain.lanes import Held
-    from holdfast.engine.lane_store import Outlook
+    from holdfast.engine.lane_store import DependencyState
 
 doctor = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 
@@ -208,7 +208,7 @@ def _until(held: Held) -> str:
     return "until somebody resumes it" if held.until is None else f"until {held.until:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def breaker_findings(outlooks: list[Outlook]) -> list[Finding]:
+def breaker_findings(outlooks: list[DependencyState]) -> list[Finding]:
     return [
         Finding(
             "breakers",

@@ -33,7 +33,7 @@ EXIT_CODES: dict[int, str] = {
 }
 
 
-class NotFound(HoldfastError):
+class NothingFound(HoldfastError):
     """Nothing has this id."""
 
 
@@ -47,7 +47,7 @@ class ImportFailed(UsageError):
 
 #: The first that fits decides.
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (NotFound, NOT_FOUND),
+    (NothingFound, NOT_FOUND),
     (UnknownAccount, NOT_FOUND),
     (UnknownJob, NOT_FOUND),
     (UnknownKey, NOT_FOUND),

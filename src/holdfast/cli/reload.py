@@ -11,7 +11,7 @@ LOOK_EVERY = 1.0
 _PASSED_OVER = {"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"}
 
 
-class Watcher:
+class SourceWatcher:
     def __init__(self, root: Path | None = None, every: float = LOOK_EVERY) -> None:
         self._root, self._every = root or Path.cwd(), every
         self._seen = self._look()

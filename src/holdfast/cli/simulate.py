@@ -140,14 +140,14 @@ def _no_collector() -> Iterator[None]:
 
 
 def _chosen(what: str, names: list[str] | None, known: Mapping[str, T], default: Iterable[str]) -> list[T]:
-    from holdfast.domain.suggest import near
+    from holdfast.domain.suggest import suggest
 
     asked = words(names) or list(default)
     if "all" in asked:
         asked = list(known)
     for name in asked:
         if name not in known:
-            raise UsageError(f"no {what} {name!r}; {near(name, known)}")
+            raise UsageError(f"no {what} {name!r}; {suggest(name, known)}")
     return [known[name] for name in dict.fromkeys(asked)]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.domain.job import (
-        Artefact,
+        Artifact,
         Attempt,
         DeadLetter,
         DeadLetterGroup,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         | DeadLetterGroup
         | LateResult
         | WorkerRow
-        | Artefact
+        | Artifact
         | LaneRow
         | QueueRow
         | Operation

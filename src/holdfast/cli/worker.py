@@ -256,7 +256,7 @@ def _supervise(
     dispatch: str | None = None,
 ) -> int:
     from holdfast import logs
-    from holdfast.cli.reload import Watcher
+    from holdfast.cli.reload import SourceWatcher
     from holdfast.cli.supervisor import Supervisor
 
     logs.configure()
@@ -280,4 +280,4 @@ def _supervise(
             given += ["--api-host", answered[0], "--api-port", str(answered[1])]
         return given
 
-    return Supervisor(command, processes, Watcher().changed if reload else None, own).run()
+    return Supervisor(command, processes, SourceWatcher().changed if reload else None, own).run()

@@ -9,9 +9,18 @@
 
 from holdfast.client import calls, errors, types
 from holdfast.client.async_client import AsyncClient
-from holdfast.client.core import Answer
+from holdfast.client.core import ApiResponse
 from holdfast.client.event_stream import StreamEvent
-from holdfast.client.retries import Patience
+from holdfast.client.retries import RequestRetries
 from holdfast.client.sync_client import Client
 
-__all__ = ["Answer", "AsyncClient", "Client", "Patience", "StreamEvent", "calls", "errors", "types"]
+__all__ = [
+    "ApiResponse",
+    "AsyncClient",
+    "Client",
+    "RequestRetries",
+    "StreamEvent",
+    "calls",
+    "errors",
+    "types",
+]

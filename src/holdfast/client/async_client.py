@@ -9,11 +9,20 @@ import httpx2
 
 from holdfast.client import calls
 from holdfast.client.call import Call
-from holdfast.client.core import PAGE, Answer, Core, Waiting, media_of, no_counting, no_operation, stream_call
-from holdfast.client.environment import Surroundings
+from holdfast.client.core import (
+    PAGE,
+    ApiResponse,
+    Core,
+    ResultPoll,
+    media_of,
+    no_counting,
+    no_operation,
+    stream_call,
+)
+from holdfast.client.environment import Environment
 from holdfast.client.errors import ClientError
-from holdfast.client.event_stream import MEDIA_TYPE, Reader, StreamEvent
-from holdfast.client.retries import Patience
+from holdfast.client.event_stream import MEDIA_TYPE, StreamEvent, StreamReader
+from holdfast.client.retries import RequestRetries
 from holdfast.client.types import (
     AttemptView,
     DeadLetterGroupView,
@@ -61,9 +70,9 @@ class AsyncClient:
         *,
         key: str | None = None,
         timeout: Duration = "10s",
-        patience: Patience | None = None,
+        patience: RequestRetries | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
-        surroundings: Surroundings | None = None,
+        surroundings: Environment | None = None,
     ) -> None:
         self._core = Core(url, key, timeout, patience, surroundings)
         self._http = httpx2.AsyncClient(transport=transport, **self._core.options())
@@ -85,7 +94,7 @@ class AsyncClient:
         """Send a call of `holdfast.client.calls`; what it is answered by."""
         return (await self.exchange(call)).value
 
-    async def exchange(self, call: Call[T]) -> Answer[T]:
+    async def exchange(self, call: Call[T]) -> ApiResponse[T]:
         """The same, with the status and headers of the answer."""
         request, attempt = self._core.request(call), 1
         while True:
@@ -130,7 +139,7 @@ class AsyncClient:
 
     async def wait(self, job_id: str, timeout: Duration | None = None) -> JobView:
         """The job when it has ended, however it ended; `TimeoutError` when it has not by then."""
-        waiting = Waiting(self._core.world, job_id, timeout)
+        waiting = ResultPoll(self._core.world, job_id, timeout)
         while True:
             job = await self.job(job_id)
             seconds = waiting.next_look(job)
@@ -266,7 +275,7 @@ class AsyncClient:
 
         A stream that is cut off is taken up where it was, so nothing is missed and nothing told twice.
         """
-        call, reader, fruitless = stream_call(job_id, kind, owner), Reader(last=after), 0
+        call, reader, fruitless = stream_call(job_id, kind, owner), StreamReader(last=after), 0
         while True:
             ended: ClientError | httpx2.RequestError | None = None
             reader.begin()

@@ -12,10 +12,10 @@ import msgspec
 
 from holdfast.client import calls
 from holdfast.client.call import IDEMPOTENCY_KEY, JSON, Call, Request, StreamCall
-from holdfast.client.environment import RealWorld, Surroundings
+from holdfast.client.environment import Environment, RealEnvironment
 from holdfast.client.errors import BadAnswer, ClientError, Unreachable, problem_of
-from holdfast.client.event_stream import MEDIA_TYPE, Reader
-from holdfast.client.retries import Patience, pause_seconds
+from holdfast.client.event_stream import MEDIA_TYPE, StreamReader
+from holdfast.client.retries import RequestRetries, pause_seconds
 from holdfast.client.types import Counted, JobView, OperationView
 from holdfast.domain.duration import Duration, duration
 from holdfast.errors import UsageError
@@ -34,7 +34,7 @@ _FIRST_LOOK, _SLOWEST_LOOK = 0.05, 2.0
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
-class Answer(NamedTuple, Generic[T]):
+class ApiResponse(NamedTuple, Generic[T]):
     """An answer with what came beside it: `headers["etag"]` is what `if_match` takes."""
 
     value: T
@@ -50,13 +50,13 @@ class Core:
         url: str,
         key: str | None,
         timeout: Duration,
-        patience: Patience | None,
-        surroundings: Surroundings | None,
+        patience: RequestRetries | None,
+        surroundings: Environment | None,
     ) -> None:
         self.url = _base(url)
-        self.world = surroundings or RealWorld()
+        self.world = surroundings or RealEnvironment()
         self._key = _checked(key)
-        self._patience = patience or Patience()
+        self._patience = patience or RequestRetries()
         self._timeout = duration(timeout).total_seconds()
 
     def options(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Core:
             sent["headers"].setdefault(IDEMPOTENCY_KEY, self.world.new_key())
         return sent
 
-    def stream_request(self, call: StreamCall, reader: Reader) -> dict[str, Any]:
+    def stream_request(self, call: StreamCall, reader: StreamReader) -> dict[str, Any]:
         sent = self._request(call)
         sent["headers"]["Accept"] = MEDIA_TYPE
         if reader.last is not None:
@@ -97,7 +97,7 @@ class Core:
         }
 
     # -- answers ------------------------------------------------------------------------------------------------------
-    def read(self, call: Call[T], came: httpx2.Response) -> Answer[T]:
+    def read(self, call: Call[T], came: httpx2.Response) -> ApiResponse[T]:
         """The answer; an error for what is none."""
         media = media_of(came)
         if came.status_code not in call.answers or media == "application/problem+json":
@@ -116,7 +116,7 @@ class Core:
                 ) from None
         else:
             raise self.refusal(came, came.content)
-        return Answer(value, came.status_code, came.headers)
+        return ApiResponse(value, came.status_code, came.headers)
 
     def refusal(self, came: httpx2.Response, content: bytes) -> ClientError:
         return problem_of(came.status_code, media_of(came), content, _seconds(came))
@@ -138,7 +138,7 @@ class Core:
         return seconds
 
     def stream_pause(
-        self, reader: Reader, attempt: int, error: ClientError | httpx2.RequestError | None
+        self, reader: StreamReader, attempt: int, error: ClientError | httpx2.RequestError | None
     ) -> float:
         """The same for a stream, which may always come back. *attempt* counts those that brought nothing; where there is
         no *error* the server has ended it."""
@@ -165,10 +165,10 @@ class Core:
         return Unreachable(f"no answer from {self.url} ({reason}); check that it runs and can be reached")
 
 
-class Waiting:
+class ResultPoll:
     """Looks at a job again and again, at longer and longer intervals, until it has ended or time is up."""
 
-    def __init__(self, world: Surroundings, job_id: str, timeout: Duration | None) -> None:
+    def __init__(self, world: Environment, job_id: str, timeout: Duration | None) -> None:
         self._world, self._job_id, self._timeout = world, job_id, timeout
         self._end = None if timeout is None else world.monotonic() + duration(timeout).total_seconds()
         self._pause = _FIRST_LOOK

@@ -9,7 +9,7 @@ import uuid
 from typing import Protocol
 
 
-class Surroundings(Protocol):
+class Environment(Protocol):
     """What a client asks of the world around it; tests give it another."""
 
     def monotonic(self) -> float: ...
@@ -24,7 +24,7 @@ class Surroundings(Protocol):
     async def sleep_async(self, seconds: float) -> None: ...
 
 
-class RealWorld:
+class RealEnvironment:
     def monotonic(self) -> float:
         return time.monotonic()
 

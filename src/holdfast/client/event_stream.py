@@ -56,7 +56,7 @@ _read = msgspec.json.Decoder(_Envelope).decode
 
 
 @dataclass(slots=True)
-class Reader:
+class StreamReader:
     """Takes the bytes of one connection after another."""
 
     last: str | None = None  #: the number to come back with: of the last event that was complete

@@ -25,7 +25,7 @@ _PASSING = (RateLimited, Unavailable, Unreachable, InFlight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RequestRetries:
     """How long a client goes on asking."""
 
     tries: int = 5  #: the first one counts
@@ -39,7 +39,7 @@ class Patience:
 
 
 def pause_seconds(
-    patience: Patience,
+    patience: RequestRetries,
     attempt: int,
     error: ClientError,
     *,

@@ -1,6 +1,6 @@
 """What credits ask of a store: the ledger inside one transaction. The docstrings are the contract.
 
-Nothing here decides: `domain.creditpage` does, and a `Page` is what is written. Inside the transaction of a move on SQLite
+Nothing here decides: `domain.creditpage` does, and a `Posting` is what is written. Inside the transaction of a move on SQLite
 nobody may be waited for, so each of these awaits its transaction alone.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Protocol
 
-from holdfast.domain.credit import Account, CreditQuota, Entry, Grant, Hold, Sold, Standing
+from holdfast.domain.credit import Account, CreditHold, CreditQuota, Grant, HoldState, LedgerEntry, Sold
 from holdfast.domain.job import JobId
-from holdfast.domain.posting import Page, Wallet
+from holdfast.domain.posting import Posting, Wallet
 
 
 class Books(Protocol):
@@ -47,18 +47,18 @@ class Books(Protocol):
         changes them until the transaction ends. One that is not there is empty, and does not exist."""
 
     async def close(
-        self, job_ids: Collection[JobId], standing: Standing, now: datetime, *, before: int | None = None
-    ) -> list[Hold]:
+        self, job_ids: Collection[JobId], standing: HoldState, now: datetime, *, before: int | None = None
+    ) -> list[CreditHold]:
         """End the open holds of these jobs (of generations *before* one); those that were open. Guarded: of two who close the
         same, one gets it."""
 
-    async def write(self, page: Page) -> None: ...
+    async def write(self, page: Posting) -> None: ...
 
     # -- looking ----------------------------------------------------------------------------------------------------
     async def has_hold(self, job_id: JobId, generation: int) -> bool:
         """Whether this generation has paid or will, whatever became of it."""
 
-    async def holds(self, *, after: int, limit: int) -> list[tuple[int, Hold]]:
+    async def holds(self, *, after: int, limit: int) -> list[tuple[int, CreditHold]]:
         """Open holds with their numbers, oldest first, from behind *after*."""
 
     async def expiring(self, now: datetime, limit: int) -> list[str]:
@@ -75,7 +75,7 @@ class Books(Protocol):
 
     async def entries(
         self, *, account: str | None, job_id: str | None, before: int | None, limit: int
-    ) -> list[Entry]:
+    ) -> list[LedgerEntry]:
         """Newest first."""
 
     async def problems(self) -> list[str]:

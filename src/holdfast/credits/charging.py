@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.credits.books import Books
-from holdfast.domain.credit import Hold, Standing, standing_of
+from holdfast.domain.credit import CreditHold, HoldState, hold_state
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
-from holdfast.domain.posting import Page, Sale
-from holdfast.engine.ports import Moved
+from holdfast.domain.posting import Posting, Sale
+from holdfast.engine.ports import MoveNotice
 from holdfast.errors import UsageError
 
 BEGINS = frozenset({Kind.queued, Kind.manual_retry, Kind.redriven})
@@ -21,27 +21,27 @@ RETURNS = frozenset({Kind.failed, Kind.timed_out, Kind.cancelled})
 KINDS = BEGINS | RETURNS | {Kind.complete}
 
 
-async def charge(books: Books, price_of: Callable[[str], int], moves: Sequence[Moved]) -> None:
+async def charge(books: Books, price_of: Callable[[str], int], moves: Sequence[MoveNotice]) -> None:
     """Settle what these moves mean. `InsufficientCredits`, `QuotaExceeded`: then none of them may happen."""
-    page = Page(await books.now())
-    captured = await _close(books, page, moves, {Kind.complete}, Standing.CAPTURED)
-    returned = await _close(books, page, moves, RETURNS, Standing.RETURNED)
+    page = Posting(await books.now())
+    captured = await _close(books, page, moves, {Kind.complete}, HoldState.CAPTURED)
+    returned = await _close(books, page, moves, RETURNS, HoldState.RETURNED)
     sales = await _sales(books, price_of, moves)
     for sale in sales:
         if sale.is_retry:  # an end that nobody here was told of: the process that made it sold nothing
             job, generation = sale.sold.job_id, sale.sold.generation
-            returned += await books.close([job], Standing.RETURNED, page.now, before=generation)
+            returned += await books.close([job], HoldState.RETURNED, page.now, before=generation)
     await settle(books, page, captured, returned, sales)
 
 
 async def _close(
-    books: Books, page: Page, moves: Iterable[Moved], kinds: Iterable[Kind], standing: Standing
-) -> list[Hold]:
+    books: Books, page: Posting, moves: Iterable[MoveNotice], kinds: Iterable[Kind], standing: HoldState
+) -> list[CreditHold]:
     ended = [moved.job_id for moved in moves if moved.kind in kinds]
     return await books.close(ended, standing, page.now) if ended else []
 
 
-async def _sales(books: Books, price_of: Callable[[str], int], moves: Sequence[Moved]) -> list[Sale]:
+async def _sales(books: Books, price_of: Callable[[str], int], moves: Sequence[MoveNotice]) -> list[Sale]:
     begun = {moved.job_id: moved for moved in moves if moved.kind in BEGINS}
     if not begun:
         return []
@@ -65,7 +65,11 @@ async def _is_new(books: Books, job_id: JobId, generation: int) -> bool:
 
 
 async def settle(
-    books: Books, page: Page, captured: Sequence[Hold], returned: Sequence[Hold], sales: Sequence[Sale] = ()
+    books: Books,
+    page: Posting,
+    captured: Sequence[CreditHold],
+    returned: Sequence[CreditHold],
+    sales: Sequence[Sale] = (),
 ) -> None:
     """Write what closed holds and new *sales* mean."""
     payers = await books.payers({sale.owner for sale in sales}) if sales else {}
@@ -84,17 +88,17 @@ async def settle(
 
 async def reconcile(books: Books, *, after: int, limit: int) -> tuple[int, int | None]:
     """Settle open holds whose jobs have ended without us; how many, and where to go on (None: there are no more)."""
-    page = Page(await books.now())
+    page = Posting(await books.now())
     held = await books.holds(after=after, limit=limit)
     sold = {one.job_id: one for one in await books.sold([hold.job_id for _, hold in held])} if held else {}
-    closed: dict[Standing, list[Hold]] = {Standing.CAPTURED: [], Standing.RETURNED: []}
+    closed: dict[HoldState, list[CreditHold]] = {HoldState.CAPTURED: [], HoldState.RETURNED: []}
     for _, hold in held:
-        standing = standing_of(hold, sold.get(hold.job_id))
-        if standing is not Standing.HELD:
+        standing = hold_state(hold, sold.get(hold.job_id))
+        if standing is not HoldState.HELD:
             closed[standing] += await books.close(
                 [hold.job_id], standing, page.now, before=hold.generation + 1
             )
-    await settle(books, page, closed[Standing.CAPTURED], closed[Standing.RETURNED])
+    await settle(books, page, closed[HoldState.CAPTURED], closed[HoldState.RETURNED])
     return sum(map(len, closed.values())), held[-1][0] if len(held) == limit else None
 
 
@@ -105,7 +109,7 @@ async def strays(books: Books, after: int, limit: int) -> tuple[list[str], int |
     told = []
     for _, hold in held:
         sold = jobs.get(hold.job_id)
-        if standing_of(hold, sold) is not Standing.HELD:
+        if hold_state(hold, sold) is not HoldState.HELD:
             end = "gone" if sold is None else f"{sold.state} in generation {sold.generation}"
             told.append(
                 f"job {hold.job_id} is {end}, and {hold.price} credits of {hold.account} are still reserved"
@@ -121,7 +125,7 @@ async def is_expiring(books: Books) -> bool:
 
 async def expire(books: Books, limit: int) -> int:
     """Strike what is left of grants that have expired, of up to *limit* accounts; of how many it was."""
-    page = Page(await books.now())
+    page = Posting(await books.now())
     due = await books.expiring(page.now, limit)
     if due:
         page.wallets |= await books.lock(due)

@@ -11,7 +11,7 @@ from holdfast.engine.engine import Engine
 T = TypeVar("T")
 
 
-class Portal(Protocol):
+class EngineLoop(Protocol):
     """How sync code reaches an event loop."""
 
     async def engine(self) -> Engine: ...
@@ -22,7 +22,7 @@ class Portal(Protocol):
 class SyncCredits:
     """The verbs of `Credits`, as plain calls."""
 
-    def __init__(self, verbs: object, portal: Portal) -> None:
+    def __init__(self, verbs: object, portal: EngineLoop) -> None:
         self._verbs, self._portal = verbs, portal
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:

@@ -8,21 +8,21 @@ from typing import Any, TypeVar
 
 from holdfast.credits import charging
 from holdfast.credits.books import Books
-from holdfast.credits.sync import Portal, SyncCredits
+from holdfast.credits.sync import EngineLoop, SyncCredits
 from holdfast.domain.credit import (
     MOST,
     Account,
     CreditQuota,
-    Entry,
     Grant,
+    LedgerEntry,
     account_name,
 )
 from holdfast.domain.duration import Duration, duration
 from holdfast.domain.moves import Kind
-from holdfast.domain.posting import Page
+from holdfast.domain.posting import Posting
 from holdfast.domain.validation import whole
 from holdfast.engine.engine import Engine
-from holdfast.engine.ports import Hook, Moved, Store, Transaction
+from holdfast.engine.ports import Hook, MoveNotice, Store, Transaction
 from holdfast.engine.tasks import Task
 from holdfast.errors import Conflict, UnknownAccount, UsageError
 
@@ -46,7 +46,7 @@ class Credits:
         engine: Callable[[], Awaitable[Engine]],
         tasks: Mapping[str, Task[Any, Any]],
         books: Callable[[Transaction], Books],
-        portal: Callable[[], Portal],
+        portal: Callable[[], EngineLoop],
     ) -> None:
         self._engine, self._tasks, self._books, self._portal = engine, tasks, books, portal
         self._elsewhere: dict[str, int] = {}  #: prices of tasks that this app does not have
@@ -80,7 +80,7 @@ class Credits:
         self._elsewhere = kept
         return bool(kept) or any(own.values())
 
-    async def _charge(self, transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def _charge(self, transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         await charging.charge(self._books(transaction), self.price_of, moves)
 
     # -- accounts ---------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class Credits:
         key = id or (await self._engine()).ids.job_id()
 
         async def work(books: Books) -> Grant:
-            page = Page(await books.now())
+            page = Posting(await books.now())
             await books.open(name, page.now)
             page.wallets |= await books.lock([name])
             known = await books.grant(key)
@@ -173,7 +173,7 @@ class Credits:
             return await self.account(name)
 
         async def work(books: Books) -> Account:
-            page = Page(await books.now())
+            page = Posting(await books.now())
             page.wallets |= await books.lock([name])
             if not await books.has_tx(f"adjust:{key}"):
                 page.take(page.wallets[name], -amount, key, by=by, note=reason)
@@ -203,7 +203,7 @@ class Credits:
         job_id: str | None = None,
         before: int | None = None,
         limit: int = 50,
-    ) -> list[Entry]:
+    ) -> list[LedgerEntry]:
         """Entries of an account or a job, newest first; *before* is the number of the last one of the page before."""
         most = whole("limit", limit, 1, MOST_PER_PAGE)
         return await self._read(

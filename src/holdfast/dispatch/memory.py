@@ -8,12 +8,12 @@ from itertools import count
 from typing import NamedTuple
 
 from holdfast.domain.job import JobId, Lane
-from holdfast.engine.dispatch import Entry, Hint, Sizes
+from holdfast.engine.dispatch import DispatchEntry, DispatchHint, Sizes
 from holdfast.engine.ports import Clock
 
 
-class Kept(NamedTuple):
-    entry: Entry
+class StoredEntry(NamedTuple):
+    entry: DispatchEntry
     due: float
     place: int | None  #: None: it is not in line yet
 
@@ -24,12 +24,12 @@ class MemoryDispatch:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: dict[JobId, Kept] = {}
+        self._kept: dict[JobId, StoredEntry] = {}
         self._places = count(1)
         self._bell = asyncio.Event()
         self._built = False
 
-    async def offer(self, entries: Sequence[Entry]) -> None:
+    async def offer(self, entries: Sequence[DispatchEntry]) -> None:
         now = self._clock.monotonic()
         for entry in entries:
             before = self._kept.get(entry.job_id)
@@ -41,20 +41,20 @@ class MemoryDispatch:
                 place = before.place if before is not None and same else None
                 place = place or next(self._places)
             self._bell.set()
-            self._kept[entry.job_id] = Kept(entry, now + entry.delay.total_seconds(), place)
+            self._kept[entry.job_id] = StoredEntry(entry, now + entry.delay.total_seconds(), place)
 
     async def cancel(self, ids: Collection[JobId]) -> set[JobId]:
         return {job_id for job_id in ids if self._kept.pop(job_id, None) is not None}
 
-    async def take(self, lanes: Sequence[Lane], most: int) -> list[Hint]:
+    async def take(self, lanes: Sequence[Lane], most: int) -> list[DispatchHint]:
         self._promote()
-        taken: list[Hint] = []
+        taken: list[DispatchHint] = []
         for lane in lanes:
             line = [kept for kept in self._kept.values() if kept.entry.lane == lane and kept.place]
             line.sort(key=lambda kept: (-kept.entry.priority, kept.place))
             for kept in line[: most - len(taken)]:
                 del self._kept[kept.entry.job_id]
-                taken.append(Hint(kept.entry.job_id, kept.entry.generation))
+                taken.append(DispatchHint(kept.entry.job_id, kept.entry.generation))
         return taken
 
     def _promote(self) -> None:
@@ -63,8 +63,8 @@ class MemoryDispatch:
         for kept in sorted(due, key=lambda kept: kept.due):
             self._kept[kept.entry.job_id] = kept._replace(place=next(self._places))
 
-    async def took(self, hints: Sequence[Hint]) -> None: ...
-    async def put_back(self, hints: Sequence[Hint]) -> None: ...
+    async def took(self, hints: Sequence[DispatchHint]) -> None: ...
+    async def put_back(self, hints: Sequence[DispatchHint]) -> None: ...
 
     async def wait(self, lanes: Sequence[Lane], timeout: float) -> None:
         self._promote()

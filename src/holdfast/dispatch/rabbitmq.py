@@ -20,7 +20,7 @@ from aio_pika.exceptions import AMQPError
 
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.urls import shown
-from holdfast.engine.dispatch import BrokerAway, Entry, Hint, Sizes, hint_of
+from holdfast.engine.dispatch import BrokerUnavailable, DispatchEntry, DispatchHint, Sizes, hint_of
 
 CONNECT_WITHIN = 3.0
 ANSWER_WITHIN = 5.0
@@ -45,11 +45,11 @@ class RabbitDispatch:
         self._channel: AbstractChannel | None = None
         self._lanes: dict[Lane, None] = {}  #: that were asked for
         self._queues: dict[Lane, AbstractQueue] = {}
-        self._unsettled: dict[Hint, list[AbstractIncomingMessage]] = {}
+        self._unsettled: dict[DispatchHint, list[AbstractIncomingMessage]] = {}
         self._asking = asyncio.Lock()  #: one question at a time: all share a channel
         self._bell = asyncio.Event()
 
-    async def offer(self, entries: Sequence[Entry]) -> None:
+    async def offer(self, entries: Sequence[DispatchEntry]) -> None:
         due = [entry for entry in entries if not entry.delay]
         for start in range(0, len(due), AT_ONCE):
             async with self._ready() as channel:
@@ -65,9 +65,9 @@ class RabbitDispatch:
     async def cancel(self, ids: Collection[JobId]) -> set[JobId]:
         return set()
 
-    async def take(self, lanes: Sequence[Lane], most: int) -> list[Hint]:
+    async def take(self, lanes: Sequence[Lane], most: int) -> list[DispatchHint]:
         self._bell.clear()
-        taken: list[Hint] = []
+        taken: list[DispatchHint] = []
         async with self._ready():
             for lane in lanes:
                 queue = await self._queue(lane)
@@ -80,17 +80,17 @@ class RabbitDispatch:
                     taken.append(hint)
         return taken
 
-    async def took(self, hints: Sequence[Hint]) -> None:
+    async def took(self, hints: Sequence[DispatchHint]) -> None:
         for message in self._settling(hints):
             with suppress(AMQPError, OSError, RuntimeError):  # it comes again then, and does nothing
                 await message.ack()
 
-    async def put_back(self, hints: Sequence[Hint]) -> None:
+    async def put_back(self, hints: Sequence[DispatchHint]) -> None:
         for message in self._settling(hints):
             with suppress(AMQPError, OSError, RuntimeError):
                 await message.nack(requeue=True)
 
-    def _settling(self, hints: Sequence[Hint]) -> list[AbstractIncomingMessage]:
+    def _settling(self, hints: Sequence[DispatchHint]) -> list[AbstractIncomingMessage]:
         return [message for hint in hints for message in self._unsettled.pop(hint, [])]
 
     async def wait(self, lanes: Sequence[Lane], timeout: float) -> None:
@@ -134,7 +134,7 @@ class RabbitDispatch:
         Opened *again* after a loss only by those who have the time to wait for it.
         """
         if self._lanes and self._is_lost and not again:
-            raise BrokerAway(f"the connection to {self._where} was lost")
+            raise BrokerUnavailable(f"the connection to {self._where} was lost")
         async with self._asking:
             try:
                 async with asyncio.timeout(OPEN_WITHIN if again else ANSWER_WITHIN):
@@ -144,7 +144,9 @@ class RabbitDispatch:
                     yield channel
             except (OSError, AMQPError, RuntimeError, ValueError, TimeoutError) as error:
                 await self._drop()
-                raise BrokerAway(f"{self._where} does not do it now ({type(error).__name__})") from error
+                raise BrokerUnavailable(
+                    f"{self._where} does not do it now ({type(error).__name__})"
+                ) from error
             except BaseException:  # cancelled in the middle of an answer
                 await self._drop()
                 raise
@@ -215,11 +217,11 @@ def lane_name(lane: Lane) -> str:
     return f"{_PLAIN.sub('_', f'{lane.queue}.{lane.task}')[:120]}.{digest}"
 
 
-def _message(entry: Entry) -> aio_pika.Message:
+def _message(entry: DispatchEntry) -> aio_pika.Message:
     body = f"{entry.job_id}:{entry.generation}".encode()
     return aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT, app_id="holdfast")
 
 
-def _read(body: bytes) -> Hint | None:
+def _read(body: bytes) -> DispatchHint | None:
     job_id, _, generation = body[:100].decode(errors="replace").partition(":")
     return hint_of(job_id, generation)

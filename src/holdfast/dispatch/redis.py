@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 from holdfast.dispatch import scripts
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.urls import shown
-from holdfast.engine.dispatch import BrokerAway, Entry, Hint, Sizes, hint_of
+from holdfast.engine.dispatch import BrokerUnavailable, DispatchEntry, DispatchHint, Sizes, hint_of
 
 #: Short: while Redis is silent a worker waits for it, and then claims from the store.
 CONNECT_WITHIN = 1.0
@@ -55,7 +55,7 @@ class RedisDispatch:
         self._forget = self._client.register_script(scripts.FORGET)
         self._ahead: float = math.inf  #: seconds until somebody is due, as the last take has told
 
-    async def offer(self, entries: Sequence[Entry]) -> None:
+    async def offer(self, entries: Sequence[DispatchEntry]) -> None:
         for some in _parts(entries):
             arguments: list[str | int] = []
             for entry in some:
@@ -69,14 +69,14 @@ class RedisDispatch:
             there.update(JobId(job_id) for job_id in await self._ask(self._cancel, some))
         return there
 
-    async def take(self, lanes: Sequence[Lane], most: int) -> list[Hint]:
+    async def take(self, lanes: Sequence[Lane], most: int) -> list[DispatchHint]:
         ahead, *found = await self._ask(self._take, [AT_ONCE, most, *map(lane_text, lanes)])
         self._ahead = math.inf if ahead < 0 else ahead / 1000
         hints = (hint_of(job_id, generation) for job_id, generation in zip(*[iter(found)] * 2, strict=True))
         return [hint for hint in hints if hint is not None]
 
-    async def took(self, hints: Sequence[Hint]) -> None: ...
-    async def put_back(self, hints: Sequence[Hint]) -> None: ...
+    async def took(self, hints: Sequence[DispatchHint]) -> None: ...
+    async def put_back(self, hints: Sequence[DispatchHint]) -> None: ...
 
     async def wait(self, lanes: Sequence[Lane], timeout: float) -> None:
         bells = [f"{self._space}bell:{lane_text(lane)}" for lane in lanes]
@@ -112,14 +112,14 @@ class RedisDispatch:
         except (RedisError, OSError, TimeoutError) as error:
             # Connections that are kept for later find out by themselves. To end them here would be to end one under
             # somebody who has just taken it: the driver looks away while it ends one.
-            raise BrokerAway(f"{self._where} does not do it now ({type(error).__name__})") from error
+            raise BrokerUnavailable(f"{self._where} does not do it now ({type(error).__name__})") from error
 
 
 def lane_text(lane: Lane) -> str:
     return json.dumps(lane, separators=(",", ":"))
 
 
-def _what(entry: Entry) -> str:
+def _what(entry: DispatchEntry) -> str:
     return f"{entry.generation}:{entry.priority}:{lane_text(entry.lane)}"
 
 

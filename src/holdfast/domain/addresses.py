@@ -74,7 +74,7 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class NetworkTarget:
     """A URL that may be called, as far as its text can tell; its address is checked when it is known."""
 
     url: str
@@ -125,7 +125,7 @@ def is_open_port(port: int) -> bool:
     return port in OPEN_PORTS or (1024 <= port <= 65535 and port not in CLOSED_PORTS)
 
 
-def read_target(url: object, allowed: Sequence[Network] = ()) -> Target:
+def read_target(url: object, allowed: Sequence[Network] = ()) -> NetworkTarget:
     """Read a URL that a user gave. `TargetNotAllowed` for all that is not plainly http(s)://host[:port]/path, and for
     addresses and ports that are closed. Every form that some resolver reads as a number is refused, not interpreted."""
     if not isinstance(url, str) or not 1 <= len(url) <= LONGEST_URL:
@@ -149,7 +149,7 @@ def read_target(url: object, allowed: Sequence[Network] = ()) -> Target:
     if address is not None and not is_open(address, allowed):
         raise TargetNotAllowed(PRIVATE)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(url=url, scheme=scheme, host=host, port=port, path=path, address=address)
+    return NetworkTarget(url=url, scheme=scheme, host=host, port=port, path=path, address=address)
 
 
 def _read_host(host: str) -> Address | None:

@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 
-from holdfast.domain.codes import NONE_DECLARED, Code, ErrorClass, lookup
+from holdfast.domain.codes import NONE_DECLARED, ErrorClass, ErrorCode, lookup
 from holdfast.domain.duration import optional
 from holdfast.domain.fingerprint import fingerprint
 from holdfast.domain.policy import Retry
@@ -134,7 +134,7 @@ def classify(
     policy: Retry | None = None,
     rules: tuple[Rule, ...] = (),
     now: datetime | None = None,
-    codes: Mapping[str, Code] = NONE_DECLARED,
+    codes: Mapping[str, ErrorCode] = NONE_DECLARED,
 ) -> Failure:
     """Say what *error* is. The task's own rules win, then its exception lists, then ours; *codes* are the app's own."""
     status = None if type(error) in _BARE else http_status(error)

@@ -21,7 +21,7 @@ class ErrorClass(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class ErrorCode:
     name: str
     error_class: ErrorClass
     status: int
@@ -30,22 +30,22 @@ class Code:
 
 T, H, P, U = ErrorClass
 
-_CODES: dict[str, Code] = {}
+_CODES: dict[str, ErrorCode] = {}
 
 
-def register(name: str, error_class: ErrorClass, status: int, message: str) -> Code:
+def register(name: str, error_class: ErrorClass, status: int, message: str) -> ErrorCode:
     """Add a code. A name has one meaning: registering it again with another is refused."""
-    code = Code(name, error_class, status, message)
+    code = ErrorCode(name, error_class, status, message)
     if _CODES.setdefault(name, code) != code:
         raise UsageError(f"the code {name} is registered already with another meaning: {_CODES[name]}")
     return code
 
 
 #: The codes of an app that declares none.
-NONE_DECLARED: Mapping[str, Code] = MappingProxyType({})
+NONE_DECLARED: Mapping[str, ErrorCode] = MappingProxyType({})
 
 
-def declare(declared: dict[str, Code], name: str, message: str, error_class: str) -> None:
+def declare(declared: dict[str, ErrorCode], name: str, message: str, error_class: str) -> None:
     """Add a code of an app to those it has *declared*. Codes of the engine keep their meaning."""
     try:
         kind = ErrorClass(error_class)
@@ -54,22 +54,22 @@ def declare(declared: dict[str, Code], name: str, message: str, error_class: str
         raise UsageError(f"error_class is {error_class!r:.60}; it is one of {known}") from None
     if name in _CODES:
         raise UsageError(f"{name} is a code of the engine and keeps its message; choose another name")
-    code = Code(name, kind, 500, message)
+    code = ErrorCode(name, kind, 500, message)
     if declared.setdefault(name, code) != code:
         raise UsageError(f"the code {name} is declared already with another meaning: {declared[name]}")
 
 
-def lookup(name: str, declared: Mapping[str, Code] = NONE_DECLARED) -> Code:
+def lookup(name: str, declared: Mapping[str, ErrorCode] = NONE_DECLARED) -> ErrorCode:
     """Return the code of this *name*; one that is neither declared nor the engine's is an unknown error with its own name."""
-    return declared.get(name) or _CODES.get(name) or Code(name, U, 500, _CODES["UNKNOWN"].message)
+    return declared.get(name) or _CODES.get(name) or ErrorCode(name, U, 500, _CODES["UNKNOWN"].message)
 
 
-def is_known(name: str, declared: Mapping[str, Code] = NONE_DECLARED) -> bool:
+def is_known(name: str, declared: Mapping[str, ErrorCode] = NONE_DECLARED) -> bool:
     """Return whether an app has *declared* this code, or the engine has it."""
     return name in declared or name in _CODES
 
 
-def all_codes() -> list[Code]:
+def all_codes() -> list[ErrorCode]:
     return sorted(_CODES.values(), key=lambda code: code.name)
 
 

@@ -66,7 +66,7 @@ class Grant:
         return self.expires_at is not None and now > self.expires_at
 
 
-class Standing(StrEnum):
+class HoldState(StrEnum):
     """What became of a hold."""
 
     HELD = "held"
@@ -75,7 +75,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class CreditHold:
     """What one generation of a job has reserved, and where from."""
 
     job_id: JobId
@@ -98,20 +98,20 @@ class Sold(NamedTuple):
     state: State
 
 
-def standing_of(hold: Hold, sold: Sold | None) -> Standing:
+def hold_state(hold: CreditHold, sold: Sold | None) -> HoldState:
     """How *hold* should stand, given its job as it is now (None: it was purged, and nobody knows how it had ended)."""
     if sold is None or sold.generation > hold.generation:
-        return Standing.RETURNED  # only what failed or was cancelled has another generation
+        return HoldState.RETURNED  # only what failed or was cancelled has another generation
     match sold.state:
         case State.COMPLETE:
-            return Standing.CAPTURED
+            return HoldState.CAPTURED
         case State.FAILED | State.CANCELLED:
-            return Standing.RETURNED
-    return Standing.HELD
+            return HoldState.RETURNED
+    return HoldState.HELD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """One line of the ledger. Those of one *tx* sum to nothing."""
 
     tx: str

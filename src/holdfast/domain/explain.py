@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.domain.moves import State
-from holdfast.domain.wait_reasons import Facts, Reason, Wait, waits_of, weight
+from holdfast.domain.wait_reasons import Facts, Wait, WaitReason, waits_of, weight
 from holdfast.domain.wording import aside, moment_of, one_line, sentence, when
 
 
@@ -23,7 +23,7 @@ class Explanation:
     not wait."""
 
     sentence: str
-    reason: Reason
+    reason: WaitReason
     facts: Mapping[str, Any]
     expected_at: datetime | None = None
 
@@ -44,9 +44,9 @@ def _running(facts: Facts) -> Explanation:
     tries = f"attempt {row.attempt} of {row.max_attempts}"
     if row.lease_expires_at is not None and row.lease_expires_at <= now:
         text = f"worker {row.leased_by} was lost in {tries}; the next sweep of any worker takes it back"
-        return _plain(facts, Reason.WORKER_LOST, text)
+        return _plain(facts, WaitReason.WORKER_LOST, text)
     since = "" if row.last_attempt_at is None else f" since {moment_of(row.last_attempt_at, now)}"
-    return _plain(facts, Reason.RUNNING, f"it is running{since}: {tries}, at worker {row.leased_by}")
+    return _plain(facts, WaitReason.RUNNING, f"it is running{since}: {tries}, at worker {row.leased_by}")
 
 
 def _ended(facts: Facts) -> Explanation:
@@ -54,17 +54,17 @@ def _ended(facts: Facts) -> Explanation:
     at = "" if row.finished_at is None else f" at {moment_of(row.finished_at, now)}"
     tries = f"attempt {row.attempt} of {row.max_attempts}"
     if row.state is State.COMPLETE:
-        return _plain(facts, Reason.COMPLETE, f"it was completed{at}, in {tries}")
+        return _plain(facts, WaitReason.COMPLETE, f"it was completed{at}, in {tries}")
     if row.state is State.CANCELLED:
         said = last.meta if last is not None and last.kind == "cancelled" else {}
         by = f" by {said['by']}" if said.get("by") else ""
-        return _plain(facts, Reason.CANCELLED, f"it was cancelled{by}{at}{aside(said.get('reason'))}")
+        return _plain(facts, WaitReason.CANCELLED, f"it was cancelled{by}{at}{aside(said.get('reason'))}")
     place = f" in {tries}" if row.attempt else ""
     text = f"it failed{at}{place} with {row.error_code}: {one_line(row.error_message)}"
-    return _plain(facts, Reason.FAILED, f"{text}; retry it when the cause is gone")
+    return _plain(facts, WaitReason.FAILED, f"{text}; retry it when the cause is gone")
 
 
-def _plain(facts: Facts, reason: Reason, text: str) -> Explanation:
+def _plain(facts: Facts, reason: WaitReason, text: str) -> Explanation:
     return Explanation(sentence=sentence(text), reason=reason, facts=_known(facts))
 
 

@@ -19,7 +19,7 @@ from holdfast.domain.moves import State
 LEASE = timedelta(minutes=5)
 
 
-class Reply(StrEnum):
+class ReportStatus(StrEnum):
     """What became of a report."""
 
     APPLIED = "applied"
@@ -28,8 +28,8 @@ class Reply(StrEnum):
     STALE = "stale"  # another generation, or another worker has it: no effect
 
 
-class Report(NamedTuple):
-    answer: Reply
+class ReportResult(NamedTuple):
+    answer: ReportStatus
     state: State
     epoch: int
 
@@ -48,7 +48,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class PutBack:
+class Requeue:
     """It waits again, for *delay* at least, and no attempt is counted. *retry*: it was tried and failed outside, and will be
     tried again there, which is counted among the retries."""
 
@@ -57,7 +57,7 @@ class PutBack:
     retry: bool = False
 
 
-Outcome = Done | Failed | PutBack
+Outcome = Done | Failed | Requeue
 
 
 def why_late(state: State, error_code: str | None) -> str | None:

@@ -18,7 +18,7 @@ from holdfast.domain.job import JobId
 AGAIN_AFTER = timedelta(minutes=5)
 
 
-class Errand(NamedTuple):
+class ExternalTask(NamedTuple):
     """One generation of one job, to be executed outside."""
 
     id: str  #: `<job id>.<generation>`: what reports about it name
@@ -30,10 +30,10 @@ class Errand(NamedTuple):
 
 
 #: The body of the message for an errand, and its headers.
-Encode = Callable[[Errand], tuple[bytes, Mapping[str, str]]]
+Encode = Callable[[ExternalTask], tuple[bytes, Mapping[str, str]]]
 
 
-class Waiting(NamedTuple):
+class WaitingExternalTask(NamedTuple):
     """A job that waits to be executed outside, as the store has it."""
 
     id: JobId
@@ -48,11 +48,11 @@ class Waiting(NamedTuple):
     deadline: datetime | None = None
 
 
-def errand_id(job_id: str, generation: int) -> str:
+def external_task_id(job_id: str, generation: int) -> str:
     return f"{job_id}.{generation}"
 
 
-def split_errand_id(errand: str) -> tuple[JobId, int]:
+def split_external_task_id(errand: str) -> tuple[JobId, int]:
     """The job and the generation that an errand's id names; `ValueError` when it is none."""
     job_id, _, generation = errand.rpartition(".")
     if not job_id or not (generation.isascii() and generation.isdigit()):
@@ -60,17 +60,17 @@ def split_errand_id(errand: str) -> tuple[JobId, int]:
     return JobId(job_id), int(generation)
 
 
-def told_again(errand: str, since: datetime, times: int) -> str:
+def repeat_id(errand: str, since: datetime, times: int) -> str:
     """The name of the message that tells of an errand once more: its wait began at *since*, and this is its so-manieth."""
     return f"{errand}@{round(since.timestamp() * 1000)}.{times}"
 
 
-def times_waited(since: datetime, now: datetime, again_after: timedelta) -> int:
+def repeats_due(since: datetime, now: datetime, again_after: timedelta) -> int:
     """How often it should have been told again by now."""
     return max(0, int((now - since) / again_after))
 
 
-def plain_json(errand: Errand) -> tuple[bytes, dict[str, str]]:
+def plain_json(errand: ExternalTask) -> tuple[bytes, dict[str, str]]:
     """The errand as a JSON object of its own fields: what is sent where a task says nothing else."""
     deadline = None if errand.deadline is None else errand.deadline.isoformat()
     fields = errand._asdict() | {"deadline": deadline}

@@ -46,7 +46,7 @@ GateAnswer = Admit | Hold | Reject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class GateRequest:
     """What a gate is told: which lane wants to be claimed from, and when; about one job only where one is meant."""
 
     lane: Lane
@@ -58,22 +58,22 @@ class Asking:
 
 
 #: A gate, as plug-ins write it too.
-Gate = Callable[[Asking], GateAnswer]
+Gate = Callable[[GateRequest], GateAnswer]
 
 
-class Refusal(NamedTuple):
+class GateRefusal(NamedTuple):
     """The gate that did not admit, and what it said."""
 
     gate: str
     answer: Hold | Reject
 
 
-def first_refusal(gates: Iterable[tuple[str, Gate]], asking: Asking) -> Refusal | None:
+def first_refusal(gates: Iterable[tuple[str, Gate]], asking: GateRequest) -> GateRefusal | None:
     """Ask one gate after the other; the first that does not admit decides. None: all did."""
     for name, gate in gates:
         answer = gate(asking)
         if not isinstance(answer, Admit):
-            return Refusal(name, answer)
+            return GateRefusal(name, answer)
     return None
 
 

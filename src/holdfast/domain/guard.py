@@ -48,20 +48,20 @@ class DependencyPolicy:
 
 
 @dataclass(slots=True)
-class Call:
+class CallPermit:
     """Leave for one call, until it has ended."""
 
-    guard: Guard
+    guard: DependencyGuard
     number: int
     began: float  #: whoever stands in line for a while before the call may set it anew
     paid: int  #: tokens of the budget; 0 for a first try
     own_trial: str | None  #: the slot of the worker's own breaker that it runs in
     trial: str | None = None  #: the slot of the shared breaker that it runs in
-    heir: Call | None = None  #: the call that it was handed over to
+    heir: CallPermit | None = None  #: the call that it was handed over to
     outcome: Outcome = _OK  #: once it has ended
 
 
-class Guard:
+class DependencyGuard:
     """*now* is seconds of the worker's monotonic clock, in all methods. *workers* is the size of the fleet, this one included."""
 
     def __init__(
@@ -124,16 +124,16 @@ class Guard:
             case BreakerState.HALF_OPEN:
                 return min(self.own.free_trials(_at(now)), max(1, room))
 
-    def begin(self, now: float, *, paid: int = 0, trial: str | None = None) -> Call:
+    def begin(self, now: float, *, paid: int = 0, trial: str | None = None) -> CallPermit:
         """A call begins. Whoever calls has asked `room` before, or holds a *trial* of the shared breaker."""
         self._last_call = now
         if self.limiter is not None:
             self.limiter.started(now)
         number = 0 if self.ring is None else self.ring.started(now)
         own = None if self.own.state is not _HALF_OPEN else self._own_trial(now)
-        return Call(self, number, now, paid, own, trial)
+        return CallPermit(self, number, now, paid, own, trial)
 
-    def begin_many(self, now: float, calls: int) -> list[Call]:
+    def begin_many(self, now: float, calls: int) -> list[CallPermit]:
         """So many first tries at once, as after most claims."""
         if self.own.state is _HALF_OPEN or self.slow_after is not None:  # each is told apart
             return [self.begin(now) for _ in range(calls)]
@@ -141,7 +141,7 @@ class Guard:
         if self.limiter is not None:
             self.limiter.started(now, calls)
         number = 0 if self.ring is None else self.ring.started(now)
-        return [Call(self, number, now, 0, None) for _ in range(calls)]
+        return [CallPermit(self, number, now, 0, None) for _ in range(calls)]
 
     def _own_trial(self, now: float) -> str | None:
         if self.ring is None or self.shared.state is not _CLOSED:
@@ -155,14 +155,14 @@ class Guard:
         self.own = lent
         return str(self._number)
 
-    def hand_over(self, leave: Call, now: float) -> Call:
+    def hand_over(self, leave: CallPermit, now: float) -> CallPermit:
         """A handler marks its calls itself: the leave of its attempt is the first one's, with its place among those under
         way, what was paid for it and the trial that it may be. The attempt as a whole tells nothing any more."""
         number = leave.number
         if self.ring is not None:
             self.ring.ended(number, Outcome.UNCOUNTED, now)
             number = self.ring.started(now)
-        leave.heir = Call(self, number, now, leave.paid, leave.own_trial, leave.trial)
+        leave.heir = CallPermit(self, number, now, leave.paid, leave.own_trial, leave.trial)
         return leave.heir
 
     def is_tripped(self, now: float) -> bool:
@@ -171,7 +171,7 @@ class Guard:
         return self.own.state is BreakerState.OPEN
 
     # -- after a call -------------------------------------------------------------------------------------------------
-    def answered(self, call: Call, now: float) -> None:
+    def answered(self, call: CallPermit, now: float) -> None:
         """A call went well. Nearly all do, and one more success among nothing but successes tells the limiter alone."""
         ring, budget, limiter = self.ring, self.budget, self.limiter
         is_calm = (ring is None or ring.is_calm) and call.own_trial is None
@@ -182,7 +182,7 @@ class Guard:
         if limiter is not None:
             limiter.answered(now - call.began, now)
 
-    def end(self, call: Call, outcome: Outcome, now: float) -> None:
+    def end(self, call: CallPermit, outcome: Outcome, now: float) -> None:
         call.outcome = outcome
         self.calls += 1
         if self.limiter is not None:
@@ -199,7 +199,7 @@ class Guard:
             self.own = end_trial(self.own, call.own_trial, outcome) or self.own
         self._judge(now)
 
-    def take_back(self, call: Call, now: float) -> None:
+    def take_back(self, call: CallPermit, now: float) -> None:
         """It is not made after all: as if it had never begun."""
         self.end(call, Outcome.UNCOUNTED, now)
         self.calls -= 1

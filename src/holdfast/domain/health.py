@@ -17,7 +17,7 @@ from holdfast.domain.breaker import BreakerState
 from holdfast.domain.duration import duration, spell
 from holdfast.domain.lanes import Cause, Held, ScopeKind, holding
 from holdfast.domain.outbox import Lag
-from holdfast.domain.stats import OF_LATE, Census
+from holdfast.domain.stats import OF_LATE, JobStats
 from holdfast.errors import UsageError
 
 
@@ -66,10 +66,10 @@ def _read(source: str, text: str, default: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vitals:
+class HealthInputs:
     """What is known. *now* is the store's clock."""
 
-    census: Census
+    census: JobStats
     now: datetime
     holds: Sequence[Held] = ()
     breakers: Mapping[str, BreakerState] = field(default_factory=dict)  #: by the dependency's label
@@ -99,7 +99,7 @@ class Health:
         return Level.FAIL if Level.FAIL in levels else Level.WARN if Level.WARN in levels else Level.PASS
 
 
-def judge_health(vitals: Vitals, limits: Thresholds) -> Health:
+def judge_health(vitals: HealthInputs, limits: Thresholds) -> Health:
     """Every fact of E65, held against its threshold."""
     return Health(
         (
@@ -119,7 +119,7 @@ def judge_health(vitals: Vitals, limits: Thresholds) -> Health:
     )
 
 
-def _workers(vitals: Vitals) -> Check:
+def _workers(vitals: HealthInputs) -> Check:
     waiting = sum(line.waiting for line in vitals.census.lines.values())
     if vitals.workers or not waiting:
         return Check("workers", Level.PASS, vitals.workers, 1, f"{vitals.workers} live")
@@ -128,7 +128,7 @@ def _workers(vitals: Vitals) -> Check:
     )
 
 
-def _queue_depth(vitals: Vitals, limits: Thresholds) -> Check:
+def _queue_depth(vitals: HealthInputs, limits: Thresholds) -> Check:
     depths: dict[str, int] = {}
     for lane, line in vitals.census.lines.items():
         depths[lane.queue] = depths.get(lane.queue, 0) + line.waiting
@@ -141,7 +141,7 @@ def _queue_depth(vitals: Vitals, limits: Thresholds) -> Check:
     return Check("queue_depth", Level.WARN, most, limits.queue_depth, text)
 
 
-def _oldest_wait(vitals: Vitals, limits: Thresholds) -> Check:
+def _oldest_wait(vitals: HealthInputs, limits: Thresholds) -> Check:
     """Of lanes that nothing holds: behind a pause or an open breaker jobs are meant to wait."""
     stopped = {label for label, state in vitals.breakers.items() if state is not BreakerState.CLOSED}
     waits = [
@@ -161,7 +161,7 @@ def _oldest_wait(vitals: Vitals, limits: Thresholds) -> Check:
     return Check("oldest_wait", level, seconds, bound.total_seconds(), text)
 
 
-def _lost(vitals: Vitals, limits: Thresholds) -> Check:
+def _lost(vitals: HealthInputs, limits: Thresholds) -> Check:
     if not vitals.lost:
         return Check("lost_leases", Level.PASS, 0, limits.lost, "no lease has run out")
     level = Level.FAIL if vitals.lost >= limits.lost else Level.WARN
@@ -169,7 +169,7 @@ def _lost(vitals: Vitals, limits: Thresholds) -> Check:
     return Check("lost_leases", level, vitals.lost, limits.lost, text)
 
 
-def _stuck(vitals: Vitals, limits: Thresholds) -> Check:
+def _stuck(vitals: HealthInputs, limits: Thresholds) -> Check:
     if vitals.stuck < max(limits.stuck, 1):
         return Check(
             "stuck", Level.PASS, vitals.stuck, limits.stuck, f"{vitals.stuck} attempts run for too long"
@@ -178,7 +178,7 @@ def _stuck(vitals: Vitals, limits: Thresholds) -> Check:
     return Check("stuck", Level.WARN, vitals.stuck, limits.stuck, text)
 
 
-def _retries(vitals: Vitals, limits: Thresholds) -> Check:
+def _retries(vitals: HealthInputs, limits: Thresholds) -> Check:
     retried, vain = vitals.census.retried, vitals.census.retried_in_vain
     share = round(vain / retried, 3) if retried else 0.0
     text = f"{vain} of {retried} retries failed in the last {_words(OF_LATE)}"
@@ -193,7 +193,7 @@ def _retries(vitals: Vitals, limits: Thresholds) -> Check:
     )
 
 
-def _promotion(vitals: Vitals, limits: Thresholds) -> Check:
+def _promotion(vitals: HealthInputs, limits: Thresholds) -> Check:
     """The duties are known by what they do: a job that has come due is let into line within a second."""
     late, bound = vitals.census.overdue, limits.overdue.total_seconds()
     seen = round(late.total_seconds(), 1)
@@ -206,7 +206,7 @@ def _promotion(vitals: Vitals, limits: Thresholds) -> Check:
     return Check("duties", Level.FAIL, seen, bound, text)
 
 
-def _schedules(vitals: Vitals, limits: Thresholds) -> Check:
+def _schedules(vitals: HealthInputs, limits: Thresholds) -> Check:
     held = {one.scope.name for one in vitals.holds if one.scope.kind is ScopeKind.SCHEDULE}
     stopped = any(one.scope.kind is ScopeKind.DUTY and one.scope.name == "schedules" for one in vitals.holds)
     late = sorted(
@@ -222,7 +222,7 @@ def _schedules(vitals: Vitals, limits: Thresholds) -> Check:
     return Check("schedules", Level.WARN, len(late), bound, text)
 
 
-def _relay(vitals: Vitals, limits: Thresholds) -> Check:
+def _relay(vitals: HealthInputs, limits: Thresholds) -> Check:
     """A relay is known by what it does: a message leaves within moments."""
     bound, parked = limits.outbox_lag.total_seconds(), sum(lag.parked for lag in vitals.lags)
     longest, topic = max(
@@ -240,7 +240,7 @@ def _relay(vitals: Vitals, limits: Thresholds) -> Check:
     return Check("relay", Level.PASS, seen, bound, f"messages wait for at most {_words(longest)}")
 
 
-def _breakers(vitals: Vitals) -> Check:
+def _breakers(vitals: HealthInputs) -> Check:
     opened = sorted(label for label, state in vitals.breakers.items() if state is not BreakerState.CLOSED)
     if not opened:
         return Check(
@@ -250,13 +250,13 @@ def _breakers(vitals: Vitals) -> Check:
     return Check("breakers", Level.WARN, opened, None, text)
 
 
-def _pauses(vitals: Vitals) -> Check:
+def _pauses(vitals: HealthInputs) -> Check:
     paused = [str(held.scope) for held in vitals.holds if held.cause is Cause.PAUSE]
     text = f"paused: {', '.join(paused[:5])}" if paused else "nothing is paused"
     return Check("pauses", Level.PASS, paused, None, text)
 
 
-def _dead_letters(vitals: Vitals, limits: Thresholds) -> Check:
+def _dead_letters(vitals: HealthInputs, limits: Thresholds) -> Check:
     count = vitals.census.dead_letters
     if count < limits.dead_letters:
         return Check("dead_letters", Level.PASS, count, limits.dead_letters, f"{count:,} dead letters")

@@ -88,7 +88,7 @@ class Edit(NamedTuple):
     names: tuple[str, ...]  #: the arguments that are not as they were
 
 
-class Batch(Sequence[NewJob]):
+class JobBatch(Sequence[NewJob]):
     """Many calls with one spec, kept as columns: a tuple for each would keep the garbage collector busy."""
 
     __slots__ = ("ids", "payloads", "spec")
@@ -97,11 +97,11 @@ class Batch(Sequence[NewJob]):
         self.ids, self.payloads, self.spec = ids, payloads, spec
 
     @classmethod
-    def split(cls, jobs: Sequence[NewJob]) -> list[Batch]:
+    def split(cls, jobs: Sequence[NewJob]) -> list[JobBatch]:
         """*jobs* in their order, cut wherever the spec changes."""
-        if isinstance(jobs, Batch):
+        if isinstance(jobs, JobBatch):
             return [jobs]
-        batches: list[Batch] = []
+        batches: list[JobBatch] = []
         for job in jobs:
             if not batches or (batches[-1].spec is not job.spec and batches[-1].spec != job.spec):
                 batches.append(cls([], [], job.spec))
@@ -109,20 +109,20 @@ class Batch(Sequence[NewJob]):
             batches[-1].payloads.append(job.payload)
         return batches
 
-    def parts(self, most: int) -> Iterator[Batch]:
+    def parts(self, most: int) -> Iterator[JobBatch]:
         """Pieces of at most this many jobs."""
         if len(self.ids) <= most:
             yield self
             return
         for start in range(0, len(self.ids), most):
-            yield Batch(self.ids[start : start + most], self.payloads[start : start + most], self.spec)
+            yield JobBatch(self.ids[start : start + most], self.payloads[start : start + most], self.spec)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
-            return Batch(self.ids[place], self.payloads[place], self.spec)
+            return JobBatch(self.ids[place], self.payloads[place], self.spec)
         return NewJob(self.ids[place], self.payloads[place], self.spec)
 
 
@@ -402,7 +402,7 @@ class LateResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Artefact:
+class Artifact:
     """Something an attempt has put outside of the store: a large result, or a file of its handler's own."""
 
     job_id: JobId

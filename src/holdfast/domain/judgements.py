@@ -32,7 +32,7 @@ def retry_refusal(job_id: str, state: State) -> str:
     return f"job {job_id} {why.get(state, f'is {state}')}"
 
 
-def broken_rules(row: JobRow) -> Iterator[str]:
+def broken_invariants(row: JobRow) -> Iterator[str]:
     """The invariants of E3 that this row breaks."""
     if row.result is not None and row.state is not State.COMPLETE:
         yield "has a result but is not complete"

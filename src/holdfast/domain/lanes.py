@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from holdfast.domain.job import Lane
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.errors import UsageError
 
 
@@ -144,5 +144,5 @@ def known_scope(
         case ScopeKind.DUTY:
             known = set(duties)
     if name not in known:
-        raise UsageError(f"no {kind} named {name!r}; {near(name, known)}")
+        raise UsageError(f"no {kind} named {name!r}; {suggest(name, known)}")
     return Scope(kind, name)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 SLOWEST, FASTEST = 0.001, 100_000
 
 
-class Doing(StrEnum):
+class OperationAction(StrEnum):
     """What is done to each job or dead letter."""
 
     REDRIVE = "redrive"
@@ -22,7 +22,7 @@ class Doing(StrEnum):
 
 
 #: What is done to everything that matches a filter; a replay is begun by its webhook.
-BY_FILTER = (Doing.REDRIVE, Doing.DISCARD, Doing.RETRY, Doing.CANCEL)
+BY_FILTER = (OperationAction.REDRIVE, OperationAction.DISCARD, OperationAction.RETRY, OperationAction.CANCEL)
 
 
 class Progress(StrEnum):
@@ -32,7 +32,7 @@ class Progress(StrEnum):
     FAILED = "failed"
 
 
-class Batch(NamedTuple):
+class OperationBatch(NamedTuple):
     """What one turn of an operation did, and where the next one goes on."""
 
     done: int
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     id: str
-    doing: Doing
+    doing: OperationAction
     where: dict[
         str, Any
     ]  #: the filter, by the keywords of `app.jobs` or `app.dead_letters`; of a replay, which events

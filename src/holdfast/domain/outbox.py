@@ -31,7 +31,7 @@ LONGEST_NAME = 200
 MOST_HEADERS, LONGEST_HEADER = 50, 2000
 
 
-class Standing(StrEnum):
+class MessageState(StrEnum):
     WAITING = "waiting"
     PUBLISHED = "published"
     PARKED = "parked"
@@ -94,7 +94,7 @@ class Message:
     key: str | None
     body: bytes
     headers: Mapping[str, str]
-    standing: Standing
+    standing: MessageState
     tries: int  #: that failed
     unreached: int = 0  #: tries that did not reach the target; these do not park it
     error: str | None  #: of the last one, or why it is parked

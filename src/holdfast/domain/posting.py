@@ -1,6 +1,6 @@
 """What one transaction does to the ledger, decided: whose credits it takes, in which order, and the entries of it.
 
-A `Page` is filled by these decisions and written by a store, in the transaction of the moves that it is about.
+A `Posting` is filled by these decisions and written by a store, in the transaction of the moves that it is about.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from holdfast.domain.credit import (
     EXPIRED,
     RESERVED,
     SPENT,
+    CreditHold,
     CreditQuota,
     Draw,
-    Entry,
     Grant,
-    Hold,
+    LedgerEntry,
     Sold,
     Uses,
     granted,
@@ -59,13 +59,13 @@ class Sale(NamedTuple):
 
 
 @dataclass(slots=True)
-class Page:
+class Posting:
     """All that one transaction writes. Whoever raises here has written nothing."""
 
     now: datetime
     wallets: dict[str, Wallet] = field(default_factory=dict)
-    entries: list[Entry] = field(default_factory=list)
-    holds: list[Hold] = field(default_factory=list)
+    entries: list[LedgerEntry] = field(default_factory=list)
+    holds: list[CreditHold] = field(default_factory=list)
     new_grants: list[Grant] = field(default_factory=list)
     touched: set[str] = field(default_factory=set)  #: wallets that differ from what is stored
     drawn: set[str] = field(default_factory=set)  #: grants that do
@@ -99,7 +99,7 @@ class Page:
             payer = self.wallets[payers.get(sale.owner, sale.owner)]
             for account in {payer.id, sale.owner}:
                 self._use(self.wallets[account], sale)
-            hold = Hold(
+            hold = CreditHold(
                 job_id=sale.sold.job_id,
                 generation=sale.sold.generation,
                 account=payer.id,
@@ -123,11 +123,11 @@ class Page:
             if has < price:
                 raise InsufficientCredits(price, has, account)
 
-    def capture(self, hold: Hold) -> None:
+    def capture(self, hold: CreditHold) -> None:
         """The job is complete: it is paid for."""
         self._settle(hold, "capture", {RESERVED: -hold.price, SPENT: hold.price})
 
-    def give_back(self, hold: Hold, by: str = "") -> None:
+    def give_back(self, hold: CreditHold, by: str = "") -> None:
         """The job ended otherwise. What came from a grant that has expired since expires with it."""
         wallet = self.wallets[hold.account]
         back = gone = 0
@@ -183,12 +183,12 @@ class Page:
         wallet.available += amount
         self.touched.add(wallet.id)
 
-    def _settle(self, hold: Hold, reason: str, amounts: Mapping[str, int], by: str = "") -> None:
+    def _settle(self, hold: CreditHold, reason: str, amounts: Mapping[str, int], by: str = "") -> None:
         tx = f"{hold.job_id}:{hold.generation}:{reason}"
         for bucket, amount in amounts.items():
             if amount:
                 self.entries.append(
-                    Entry(
+                    LedgerEntry(
                         tx=tx, account=hold.account, bucket=bucket, amount=amount, reason=reason,
                         job_id=hold.job_id, generation=hold.generation, by=by,
                     )
@@ -198,7 +198,7 @@ class Page:
         self, tx: str, account: str, amounts: Mapping[str, int], *, reason: str, by: str = "", note: str = ""
     ) -> None:
         self.entries += [
-            Entry(tx=tx, account=account, bucket=bucket, amount=amount, reason=reason, by=by, note=note)
+            LedgerEntry(tx=tx, account=account, bucket=bucket, amount=amount, reason=reason, by=by, note=note)
             for bucket, amount in amounts.items()
         ]
 

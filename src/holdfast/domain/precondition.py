@@ -43,7 +43,7 @@ def _is_number(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proviso:
+class Precondition:
     """*versions*: the job must be one of these when the move is made, else `Changed`; None: whatever it is.
     *token*: names the call. One that was carried out is answered again and not done twice (rule 3 of docs/explanation/reliability.md)."""
 
@@ -54,4 +54,4 @@ class Proviso:
         return self.versions is None or version in self.versions
 
 
-ANYHOW = Proviso()
+UNCONDITIONAL = Precondition()

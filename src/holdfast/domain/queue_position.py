@@ -42,7 +42,7 @@ class LastMove(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class QueuePosition:
     """*now* is the store's clock."""
 
     lane: Lane

@@ -23,7 +23,7 @@ HELD_FOR, HELD_A_SECOND = 1.0, 2000
 MOST_LINES = 100_000
 
 
-class Line(NamedTuple):
+class RosterLine(NamedTuple):
     """A line, and the owner under whom it is listed."""
 
     lane: int
@@ -36,14 +36,14 @@ class Roster:
 
     def __init__(self) -> None:
         self._lines: dict[int, dict[str, dict[int, None]]] = {}  #: by priority, owner and lane: oldest first
-        self._held: dict[Line, float] = {}  #: by when it is looked at again, soonest first
+        self._held: dict[RosterLine, float] = {}  #: by when it is looked at again, soonest first
         self._count = 0
 
     def __len__(self) -> int:
         """Return how many lines can be chosen."""
         return self._count
 
-    def add(self, line: Line) -> None:
+    def add(self, line: RosterLine) -> None:
         """List *line* last of its owner's, unless it is listed there or put aside already."""
         if line in self._held:
             return
@@ -52,18 +52,18 @@ class Roster:
             lanes[line.lane] = None
             self._count += 1
 
-    def choose(self, levels: Iterable[str], most: int) -> list[Line]:
+    def choose(self, levels: Iterable[str], most: int) -> list[RosterLine]:
         """Take out up to *most* lines in the order of their turns: the levels as given, in each the best priority first."""
-        chosen: list[Line] = []
+        chosen: list[RosterLine] = []
         for level in levels:
             for prio in sorted(prio for prio in self._lines if level_of(-prio) == level):
                 self._choose(prio, most, chosen)
         return chosen
 
-    def _choose(self, prio: int, most: int, chosen: list[Line]) -> None:
+    def _choose(self, prio: int, most: int, chosen: list[RosterLine]) -> None:
         owners = self._lines[prio]
         seen: set[int] = set()
-        twice: list[Line] = []
+        twice: list[RosterLine] = []
         while owners and len(chosen) < most:
             owner = next(iter(owners))
             lanes = owners.pop(owner)
@@ -72,7 +72,7 @@ class Roster:
             self._count -= 1
             if lanes:
                 owners[owner] = lanes  # behind the others
-            line = Line(lane, prio, owner)
+            line = RosterLine(lane, prio, owner)
             (twice if lane in seen else chosen).append(line)
             seen.add(lane)
         for line in twice:  # it was chosen for another owner
@@ -80,7 +80,7 @@ class Roster:
         if not owners:
             del self._lines[prio]
 
-    def hold(self, lines: Sequence[Line], now: float) -> None:
+    def hold(self, lines: Sequence[RosterLine], now: float) -> None:
         """Put held lines aside for a while."""
         for line in lines:
             self._held.pop(line, None)

@@ -14,7 +14,7 @@ OF_LATE = timedelta(minutes=5)
 ROWS_OF_LATE = 300
 
 
-class Line(NamedTuple):
+class LaneStats(NamedTuple):
     """One lane. *oldest*: how long its next job has been due."""
 
     waiting: int = 0
@@ -23,10 +23,10 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Census:
+class JobStats:
     """*waiting*, *delayed* and *dead_letters* stop at the bound that was asked for: so many, or more."""
 
-    lines: Mapping[Lane, Line] = field(default_factory=dict)  #: of lanes with jobs that are due or run
+    lines: Mapping[Lane, LaneStats] = field(default_factory=dict)  #: of lanes with jobs that are due or run
     delayed: int = 0  #: due later
     overdue: timedelta = (
         timedelta()

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher, get_close_matches
 _LIKE, _WORSE = 0.6, 0.1
 
 
-def near(word: str, known: Iterable[str]) -> str:
+def suggest(word: str, known: Iterable[str]) -> str:
     """`did you mean x?` where something is close, else all that is known, a list in its own order: the end of an error's line."""
     names, word = list(known) if isinstance(known, Sequence) else sorted(known), str(word)
     folded = {name.lower(): name for name in names}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from holdfast.domain.codes import NONE_DECLARED, Code, ErrorClass, is_known, lookup
+from holdfast.domain.codes import NONE_DECLARED, ErrorClass, ErrorCode, is_known, lookup
 from holdfast.domain.tracebacks import Traceback
 
 
@@ -25,13 +25,13 @@ class Failure:
     traceback: Traceback | None = None  #: where it was raised
 
     @classmethod
-    def of(cls, code: str, detail: str = "", codes: Mapping[str, Code] = NONE_DECLARED) -> Failure:
+    def of(cls, code: str, detail: str = "", codes: Mapping[str, ErrorCode] = NONE_DECLARED) -> Failure:
         """Return a failure that the engine itself found, in the words of the app's *codes* or the engine's."""
         known = lookup(code, codes)
         return cls(code, known.message, known.error_class, detail)
 
     @classmethod
-    def held(cls, code: str, detail: str, codes: Mapping[str, Code]) -> Failure:
+    def held(cls, code: str, detail: str, codes: Mapping[str, ErrorCode]) -> Failure:
         """Return the failure of a job that was not called, because a breaker is open; *code* names it.
 
         A code that is not declared means what `CIRCUIT_OPEN` means.
@@ -66,7 +66,7 @@ class Bury:
 @dataclass(frozen=True, slots=True)
 class Release:
     """Give the attempt back: it does not count. *why* is what the event says, *reason* what programs call it, if anything
-    (`holdfast.domain.wait_reasons.Reason`)."""
+    (`holdfast.domain.wait_reasons.WaitReason`)."""
 
     delay: timedelta = timedelta()
     why: str = "shutdown"

@@ -9,17 +9,17 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from holdfast.domain.breaker import Breaker, BreakerState
-from holdfast.domain.gates import Hold, Refusal, Reject
+from holdfast.domain.gates import GateRefusal, Hold, Reject
 from holdfast.domain.job import JobRow, WorkerRow
 from holdfast.domain.lanes import Cause, Held, Scope, ScopeKind
 from holdfast.domain.limits import Rate
-from holdfast.domain.queue_position import MOST_AHEAD, Place, Standing, Use
-from holdfast.domain.suggest import near
+from holdfast.domain.queue_position import MOST_AHEAD, Place, QueuePosition, Use
+from holdfast.domain.suggest import suggest
 from holdfast.domain.windows import Windows
 from holdfast.domain.wording import aside, moment_of, one_line, when
 
 
-class Reason(StrEnum):
+class WaitReason(StrEnum):
     """The codes that programs may rely on."""
 
     PAUSED = "paused"
@@ -80,7 +80,7 @@ class Facts:
     """All that the explanation is made from. Without an app at hand its tasks and limits are not known (*tasks* None)."""
 
     row: JobRow
-    standing: Standing
+    standing: QueuePosition
     holds: Sequence[Held] = ()
     workers: Sequence[WorkerRow] = ()
     tasks: Collection[str] | None = None
@@ -88,11 +88,11 @@ class Facts:
     dependency: Guarded | None = None
     bounds: Sequence[Bound] = ()
     windows: Windows | None = None
-    refusal: Refusal | None = None  #: what a gate of a plug-in says now
+    refusal: GateRefusal | None = None  #: what a gate of a plug-in says now
 
 
 class Wait(NamedTuple):
-    reason: Reason
+    reason: WaitReason
     text: str
     until: datetime | None = None
     endless: bool = False  #: only somebody can end it
@@ -126,10 +126,10 @@ def _held(facts: Facts) -> Iterator[Wait]:
         until = "until it is resumed" if held.until is None else f"until {when(held.until, now)}"
         if held.cause is Cause.RETRY_AFTER:
             text = f"{held.scope} asked to be left alone {until}{aside(held.reason)}"
-            yield Wait(Reason.RETRY_AFTER, text, held.until)
+            yield Wait(WaitReason.RETRY_AFTER, text, held.until)
         else:
             text = f"{held.scope} is paused by {held.by or 'somebody'} {until}{aside(held.reason)}"
-            yield Wait(Reason.PAUSED, text, held.until, endless=held.until is None)
+            yield Wait(WaitReason.PAUSED, text, held.until, endless=held.until is None)
 
 
 def _covers(scope: Scope, facts: Facts) -> bool:
@@ -142,25 +142,27 @@ def _refused(facts: Facts) -> Iterator[Wait]:
     match facts.refusal:
         case (gate, Hold(until, reason)) if until is None or until > facts.standing.now:
             ends = "" if until is None else f" until {when(until, facts.standing.now)}"
-            yield Wait(Reason.GATE, f"gate {gate} holds it{ends}: {one_line(reason)}", until)
+            yield Wait(WaitReason.GATE, f"gate {gate} holds it{ends}: {one_line(reason)}", until)
         case (gate, Reject(reason)):
-            yield Wait(Reason.GATE, f"gate {gate} will reject it: {one_line(reason)}")
+            yield Wait(WaitReason.GATE, f"gate {gate} will reject it: {one_line(reason)}")
 
 
 def _unserved(facts: Facts) -> Iterator[Wait]:
     row = facts.row
     if facts.outside:
         text = f"{row.task} is executed outside, and nobody there has taken this one up"
-        yield Wait(Reason.OUTSIDE, text, endless=True)
+        yield Wait(WaitReason.OUTSIDE, text, endless=True)
         return
     if facts.tasks is not None and row.task not in facts.tasks:
-        text = f"this app has no task {row.task!r} ({near(row.task, facts.tasks)}); run a worker that has it"
-        yield Wait(Reason.UNKNOWN_TASK, text, endless=True)
+        text = (
+            f"this app has no task {row.task!r} ({suggest(row.task, facts.tasks)}); run a worker that has it"
+        )
+        yield Wait(WaitReason.UNKNOWN_TASK, text, endless=True)
     if not any(worker.serves(row.queue) for worker in facts.workers):
         text = (
             f"no live worker serves queue {row.queue!r}; start `holdfast worker`, or one with it in --queues"
         )
-        yield Wait(Reason.NO_WORKER, text, endless=True)
+        yield Wait(WaitReason.NO_WORKER, text, endless=True)
 
 
 def _waited_for(facts: Facts) -> Iterator[Wait]:
@@ -172,7 +174,7 @@ def _waited_for(facts: Facts) -> Iterator[Wait]:
             f"every slot of its workers ({slots}) is held by a handler that waits for a queued job; raise the concurrency,"
             " or give the jobs that are waited for a queue and a worker of their own"
         )
-        yield Wait(Reason.NO_SLOT, text, endless=True)
+        yield Wait(WaitReason.NO_SLOT, text, endless=True)
 
 
 def _broken(facts: Facts) -> Iterator[Wait]:
@@ -184,14 +186,14 @@ def _broken(facts: Facts) -> Iterator[Wait]:
     if breaker.state is BreakerState.OPEN:
         trial = breaker.retry_at if breaker.retry_at is not None and breaker.retry_at > now else None
         told = "trials begin now" if trial is None else f"the next trial is at {when(trial, now)}"
-        yield Wait(Reason.BREAKER_OPEN, f"the breaker of {guarded.label} is open{since}; {told}", trial)
+        yield Wait(WaitReason.BREAKER_OPEN, f"the breaker of {guarded.label} is open{since}; {told}", trial)
     elif breaker.state is BreakerState.HALF_OPEN:
         good = sum(trial.succeeded is True for trial in breaker.trials)
         text = (
             f"the breaker of {guarded.label} is half-open{since}: {good} of {len(breaker.trials)} trial calls"
             " have succeeded, the others decide"
         )
-        yield Wait(Reason.BREAKER_HALF_OPEN, text)
+        yield Wait(WaitReason.BREAKER_HALF_OPEN, text)
 
 
 _RETRIES = ("retry", "reclaimed")
@@ -211,15 +213,15 @@ def _later(facts: Facts) -> Iterator[Wait]:
             text = (
                 f"the retry window is closed and opens at {when(opening, now)}; {failed}, the next is at {at}"
             )
-            yield Wait(Reason.RETRY_WINDOW, text, row.run_at)
-        yield Wait(Reason.RETRY, f"{failed}; the next is at {at}", row.run_at)
+            yield Wait(WaitReason.RETRY_WINDOW, text, row.run_at)
+        yield Wait(WaitReason.RETRY, f"{failed}; the next is at {at}", row.run_at)
     elif kind == "snoozed":
-        yield Wait(Reason.SNOOZED, f"its handler put it off; it is due again at {at}", row.run_at)
+        yield Wait(WaitReason.SNOOZED, f"its handler put it off; it is due again at {at}", row.run_at)
     elif kind == "released":
         why = _why(facts)
         yield Wait(_reason_of(facts), f"it was put off: {why}; it is due again at {at}", row.run_at)
     else:
-        yield Wait(Reason.DUE_LATER, f"it is not due before {at}", row.run_at)
+        yield Wait(WaitReason.DUE_LATER, f"it is not due before {at}", row.run_at)
 
 
 def _last_kind(facts: Facts) -> str:
@@ -235,11 +237,11 @@ def _why(facts: Facts) -> str:
     return one_line(last.meta.get("why") if last else None) or "no reason was given"
 
 
-def _reason_of(facts: Facts) -> Reason:
+def _reason_of(facts: Facts) -> WaitReason:
     """What the worker that gave it back called its reason; a newer one may have names that are not known here."""
     last = facts.standing.last
     said = last.meta.get("reason") if last else None
-    return Reason(said) if said in tuple(Reason) else Reason.RELEASED
+    return WaitReason(said) if said in tuple(WaitReason) else WaitReason.RELEASED
 
 
 def _bounded(facts: Facts) -> Iterator[Wait]:
@@ -248,10 +250,10 @@ def _bounded(facts: Facts) -> Iterator[Wait]:
         scope, use, rate = bound.scope.replace(":", " ", 1), bound.use, bound.rate
         if rate is not None and (wait := use.ahead + rate.per / rate.count - rate.per) > timedelta():
             text = f"{scope} has used up its rate of {rate}; the next may start at {when(now + wait, now)}"
-            yield Wait(Reason.RATE, text, now + wait)
+            yield Wait(WaitReason.RATE, text, now + wait)
         if bound.concurrency is not None and use.running >= bound.concurrency:
             text = f"{scope} has {use.running} running, and its limit is {bound.concurrency} at a time"
-            yield Wait(Reason.CONCURRENCY, text)
+            yield Wait(WaitReason.CONCURRENCY, text)
 
 
 def _limited(facts: Facts) -> Iterator[Wait]:
@@ -263,7 +265,7 @@ def _limited(facts: Facts) -> Iterator[Wait]:
             f"{guarded.in_flight} calls of {guarded.label} are under way, and the limit that it bears"
             f" is {guarded.limit} at present"
         )
-        yield Wait(Reason.LANE_LIMIT, text)
+        yield Wait(WaitReason.LANE_LIMIT, text)
 
 
 def _keyed(facts: Facts) -> Iterator[Wait]:
@@ -273,22 +275,24 @@ def _keyed(facts: Facts) -> Iterator[Wait]:
         slots, key = facts.standing.key_slots, facts.row.key
         most = "one runs" if slots == 1 else f"{slots} run"
         if key is not None:
-            yield Wait(Reason.KEY_BUSY, f"{who} has its key {key!r}, and of one key {most} at a time")
+            yield Wait(WaitReason.KEY_BUSY, f"{who} has its key {key!r}, and of one key {most} at a time")
         else:  # a limit of its task
             text = f"{who} is of the same owner ({facts.row.owner}), and of one owner {most} at a time"
-            yield Wait(Reason.KEY_BUSY, text)
+            yield Wait(WaitReason.KEY_BUSY, text)
 
 
 def _in_turn(facts: Facts) -> Iterator[Wait]:
     standing = facts.standing
     if standing.place is Place.KEY:
         return
-    reason, before = Reason.IN_LINE, ""
+    reason, before = WaitReason.IN_LINE, ""
     if _last_kind(facts) in ("released", "snoozed"):
         why = _why(facts)
         before = f"it was given back ({why}) and is due again; "
         # What else it was given back for is over: it waits for its turn.
-        reason = Reason.TRIAL_FAILED if _reason_of(facts) is Reason.TRIAL_FAILED else Reason.RELEASED
+        reason = (
+            WaitReason.TRIAL_FAILED if _reason_of(facts) is WaitReason.TRIAL_FAILED else WaitReason.RELEASED
+        )
     if standing.place is Place.LATER or standing.ahead is None:
         yield Wait(reason, f"{before}it is due and on its way into the line")
         return

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.errors import UsageError
 
 
@@ -26,8 +26,8 @@ def zone_named(name: str) -> tzinfo:
     hint = 'write an IANA name such as "Europe/Berlin" or "UTC"'
     if not known:
         hint = "there are no zone files here; install the package tzdata"
-    elif isinstance(name, str) and near(name, known).startswith("did"):
-        hint = near(name, known)
+    elif isinstance(name, str) and suggest(name, known).startswith("did"):
+        hint = suggest(name, known)
     raise UsageError(f"zone is {str(name)[:60]!r}, which is none; {hint}")
 
 

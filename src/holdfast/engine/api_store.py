@@ -16,7 +16,7 @@ from holdfast.domain.webhook import Webhook
 KEEP_OPERATIONS = timedelta(days=30)
 
 
-class Request(NamedTuple):
+class NamedRequest(NamedTuple):
     """A request that its sender has named, so that it may be sent again (`Idempotency-Key`)."""
 
     scope: str  #: whose name it is: route and owner
@@ -36,21 +36,21 @@ class Repeated:
         return tuple(answer.id for answer in self.answers)
 
 
-class Begun(NamedTuple):
+class StartedRequest(NamedTuple):
     """A request is ours to carry out."""
 
     token: str  #: names what is done because of it: the same when it is begun once more, after whoever had begun it was lost
     ticket: str  #: the right to answer it
 
 
-class Kept(NamedTuple):
+class EarlierRequest(NamedTuple):
     """A request of this name was begun before, for this content. *answer* is None while it is carried out."""
 
     fingerprint: bytes
     answer: str | None
 
 
-class DoorStore(Protocol):
+class ApiStore(Protocol):
     # -- keys -------------------------------------------------------------------------------------------------------
     async def add_key(self, key: AccessKey, *, lasts: timedelta | None) -> AccessKey:
         """Keep it; *created_at* and *expires_at* (in *lasts*) are the store's. One whose id is known already stays as it is, but
@@ -70,25 +70,27 @@ class DoorStore(Protocol):
 
     # -- requests ---------------------------------------------------------------------------------------------------
     async def enqueue_once(
-        self, request: Request, jobs: Sequence[NewJob], *, keep: timedelta
+        self, request: NamedRequest, jobs: Sequence[NewJob], *, keep: timedelta
     ) -> Sequence[Enqueued] | Repeated:
         """`enqueue`, and the request kept for *keep*, in one transaction. A request whose name is kept already (of two at
         once, the later) stores nothing. One whose time is up is not known any more, removed or not."""
 
     async def begin_request(
-        self, request: Request, holder: str, *, span: timedelta, keep: timedelta
-    ) -> Begun | Kept:
+        self, request: NamedRequest, holder: str, *, span: timedelta, keep: timedelta
+    ) -> StartedRequest | EarlierRequest:
         """Take a request to carry it out: it is ours for *span*, and known for *keep*. One that somebody has begun and not
-        answered in their *span* is ours under their token; another's, or one that was answered, is `Kept`. *holder* names this
+        answered in their *span* is ours under their token; another's, or one that was answered, is `EarlierRequest`. *holder* names this
         call: sent again, it is answered as before."""
 
-    async def answer_request(self, request: Request, ticket: str, answer: str, *, keep: timedelta) -> bool:
+    async def answer_request(
+        self, request: NamedRequest, ticket: str, answer: str, *, keep: timedelta
+    ) -> bool:
         """Keep its *answer* for *keep*; False when another holds it now."""
 
-    async def drop_request(self, request: Request, ticket: str) -> bool:
+    async def drop_request(self, request: NamedRequest, ticket: str) -> bool:
         """Nothing was done, and its name is free again; False when another holds it now."""
 
-    async def leave_request(self, request: Request, ticket: str) -> bool:
+    async def leave_request(self, request: NamedRequest, ticket: str) -> bool:
         """What became of it is not known: whoever begins it next does so under its token. False when another holds it now."""
 
     # -- operations -------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ import asyncio
 import re
 from collections.abc import Sequence
 
-from holdfast.domain.job import Artefact, Lease
+from holdfast.domain.job import Artifact, Lease
 from holdfast.engine.payload import size
-from holdfast.engine.ports import Artefacts, Store
+from holdfast.engine.ports import ArtifactBackend, Store
 from holdfast.errors import Fatal, ResultExpired, UsageError
 from holdfast.logs import Log
 
@@ -36,10 +36,10 @@ def split_result(stored: str | None) -> tuple[str | None, str | None]:
     return stored, None
 
 
-class Keeper:
+class ArtifactStore:
     """Puts results that are too large, and files of handlers, where *artefacts* are kept; None: nowhere."""
 
-    def __init__(self, store: Store, artefacts: Artefacts | None, limit: int) -> None:
+    def __init__(self, store: Store, artefacts: ArtifactBackend | None, limit: int) -> None:
         self.artefacts, self.limit = artefacts, limit
         self._store = store
 
@@ -79,12 +79,12 @@ class Keeper:
             why = "it was removed, or is kept in another place than this process looks in"
             raise ResultExpired(f"the artefact {reference}", why) from None
 
-    async def delete(self, due: Sequence[Artefact], patience: float | None = None) -> list[Artefact]:
+    async def delete(self, due: Sequence[Artifact], patience: float | None = None) -> list[Artifact]:
         """Delete what was kept long enough, within *patience* seconds; those that are gone now."""
         if self.artefacts is None:
             log.warning("artefacts.kept", artefacts=len(due), reason="this process has no artefacts= setting")
             return []
-        gone: list[Artefact] = []
+        gone: list[Artifact] = []
         reason = "it takes long; the rest follows"
         try:
             async with asyncio.timeout(patience):
@@ -101,9 +101,9 @@ class Keeper:
         return gone
 
     async def _delete_group(
-        self, artefacts: Artefacts, group: Sequence[Artefact], gone: list[Artefact]
+        self, artefacts: ArtifactBackend, group: Sequence[Artifact], gone: list[Artifact]
     ) -> list[BaseException]:
-        async def delete(kept: Artefact) -> None:
+        async def delete(kept: Artifact) -> None:
             await artefacts.delete(kept.reference)
             gone.append(kept)
 
@@ -114,7 +114,7 @@ class Keeper:
                 raise failure
         return failures
 
-    def _open(self, otherwise: str) -> Artefacts:
+    def _open(self, otherwise: str) -> ArtifactBackend:
         if self.artefacts is None:
             raise UsageError(f"{otherwise}: this process has no artefacts= setting; set HOLDFAST_ARTEFACTS")
         return self.artefacts

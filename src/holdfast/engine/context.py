@@ -14,7 +14,7 @@ from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import State
 from holdfast.domain.validation import a_function, whole, word
 from holdfast.domain.verdict import Complete
-from holdfast.engine.artifacts import Keeper
+from holdfast.engine.artifacts import ArtifactStore
 from holdfast.engine.attempt_log import AttemptLog
 from holdfast.engine.payload import decode_any
 from holdfast.engine.ports import Clock, Store
@@ -28,7 +28,7 @@ log = Log("holdfast.worker")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 
-class Calls(Protocol):
+class DependencyCalls(Protocol):
     """A worker's guards, as a handler needs them."""
 
     async def enter_call(self, dependency: Dependency, given: Any) -> Any:
@@ -140,7 +140,7 @@ class Job:
         clock: Clock,
         started: float,
         resources: Any,
-        keeper: Keeper,
+        keeper: ArtifactStore,
     ) -> None:
         self._claimed, self._store, self._clock, self._started = claimed, store, clock, started
         self._steps: dict[str, str] | None = None
@@ -151,7 +151,7 @@ class Job:
             False  #: set when the job was cancelled or its lease was lost; a sync handler should look
         )
         self.completed = False  #: set when `transaction()` has committed the job's end
-        self.calls: Calls | None = None  #: the worker's guards of dependencies
+        self.calls: DependencyCalls | None = None  #: the worker's guards of dependencies
         self.given: Any = None  #: leave of the worker's for a call of the dependency that the task names
         self.returns: ResultType | None = None  #: what its handler returns
         self.resources = resources  #: what `@app.lifespan` gave

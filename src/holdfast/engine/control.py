@@ -10,9 +10,9 @@ from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState, forced
 from holdfast.domain.job import Lane
 from holdfast.domain.lanes import Cause, Dependency, Held, Scope, ScopeKind, known_scope
 from holdfast.domain.moves import Kind
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.engine.admission import Admission
-from holdfast.engine.lane_store import Outlook
+from holdfast.engine.lane_store import DependencyState
 from holdfast.engine.ports import Store
 from holdfast.engine.tasks import Task
 from holdfast.errors import Changed, Conflict, UsageError
@@ -38,7 +38,7 @@ SWAPS = 5
 Versions = Collection[int] | None
 
 
-class Steering:
+class Control:
     store: Store
     tasks: dict[str, Task[Any, Any]]
     admission: Admission
@@ -75,7 +75,7 @@ class Steering:
     async def holds(self) -> list[Held]:
         return await self.store.holds()
 
-    async def breakers(self) -> list[Outlook]:
+    async def breakers(self) -> list[DependencyState]:
         return await self.store.outlooks()
 
     async def open_breaker(
@@ -134,5 +134,5 @@ class Steering:
         lanes = [Dependency.of(lane) for lane in await self.known_lanes()]
         found = {one.label: one for one in (*lanes, *known) if one is not None}
         if name not in found:
-            raise UsageError(f"no dependency named {name!r}; {near(name, found)}")
+            raise UsageError(f"no dependency named {name!r}; {suggest(name, found)}")
         return found[name]

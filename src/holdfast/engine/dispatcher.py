@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from holdfast.domain.job import Enqueued, JobId, Lane, NewJob
 from holdfast.engine.admission import Admission
-from holdfast.engine.dispatch import BrokerAway, Dispatch, Entry
+from holdfast.engine.dispatch import BrokerUnavailable, Dispatch, DispatchEntry
 from holdfast.engine.ports import Clock, Ids, Store
 from holdfast.engine.tasks import Task
 from holdfast.errors import StoreError
@@ -42,7 +42,7 @@ async def name_of(store: Store, ids: Ids) -> str:
     return f"{found:x}"
 
 
-class Broker:
+class Dispatcher:
     def __init__(
         self,
         dispatch: Dispatch,
@@ -58,7 +58,7 @@ class Broker:
         self._tasks, self._admission = tasks, admission
         self.there = True
         self._try_at = self._back_at = -math.inf
-        self._entries: dict[JobId, Entry] = {}
+        self._entries: dict[JobId, DispatchEntry] = {}
         self._looks: dict[JobId, None] = {}
         self._sending: asyncio.Task[None] | None = None
 
@@ -80,7 +80,7 @@ class Broker:
         try:
             answer = await question(self._dispatch)
             _heed_cancellation()
-        except BrokerAway as error:
+        except BrokerUnavailable as error:
             _heed_cancellation()
             if self.there and began < self._back_at:
                 return None  # asked of the broker as it was before
@@ -125,7 +125,7 @@ class Broker:
                 handed[spec.lane] = self.hands_out(spec.lane)
             if handed[spec.lane]:
                 delay = spec.delay or timedelta()
-                self._entries[job.id] = Entry(job.id, 1, spec.lane, spec.priority, delay)
+                self._entries[job.id] = DispatchEntry(job.id, 1, spec.lane, spec.priority, delay)
         self._send()
 
     def moved(self, job_id: JobId) -> None:
@@ -148,19 +148,19 @@ class Broker:
         finally:
             self._sending = None
 
-    async def _pass_on(self, entries: list[Entry], looks: list[JobId]) -> None:
+    async def _pass_on(self, entries: list[DispatchEntry], looks: list[JobId]) -> None:
         if entries:
             await self.ask(lambda dispatch: dispatch.offer(entries))
         if looks:
             await self.bring_up_to_date(looks)
 
-    async def bring_up_to_date(self, ids: Sequence[JobId]) -> list[Entry] | None:
+    async def bring_up_to_date(self, ids: Sequence[JobId]) -> list[DispatchEntry] | None:
         """Offer those of these that wait, and take the others back; those that wait, None when the broker is away."""
         waiting = await self._store.waiting(ids)
         offered = [entry for entry in waiting if self.hands_out(entry.lane)]
         gone = set(ids) - {entry.job_id for entry in offered}
 
-        async def tell(dispatch: Dispatch) -> list[Entry]:
+        async def tell(dispatch: Dispatch) -> list[DispatchEntry]:
             if gone:
                 await dispatch.cancel(gone)
             if offered:

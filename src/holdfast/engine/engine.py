@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from holdfast.domain.classify import classify
-from holdfast.domain.codes import NONE_DECLARED, Code
+from holdfast.domain.codes import NONE_DECLARED, ErrorCode
 from holdfast.domain.duration import Duration, spell
 from holdfast.domain.internal import hides_internal, is_internal
 from holdfast.domain.job import (
-    Artefact,
+    Artifact,
     Attempt,
     Claimed,
     DeadLetter,
@@ -31,26 +31,26 @@ from holdfast.domain.job import (
     named,
 )
 from holdfast.domain.moves import FINISHED, State
-from holdfast.domain.operation import Batch, Doing, Operation
+from holdfast.domain.operation import Operation, OperationAction, OperationBatch
 from holdfast.domain.outbox import NewMessage
 from holdfast.domain.policy import judge_failure
 from holdfast.domain.validation import optional_span, whole
 from holdfast.domain.verdict import Failure, Verdict
 from holdfast.engine.admission import Admission
-from holdfast.engine.api_store import Repeated, Request
-from holdfast.engine.artifacts import Keeper
+from holdfast.engine.api_store import NamedRequest, Repeated
+from holdfast.engine.artifacts import ArtifactStore
 from holdfast.engine.coalesce import Coalescer
 from holdfast.engine.context import Awaited
-from holdfast.engine.control import Steering
-from holdfast.engine.dispatcher import Broker
-from holdfast.engine.explanations import Explaining
-from holdfast.engine.external import Outside
-from holdfast.engine.manual import People
+from holdfast.engine.control import Control
+from holdfast.engine.dispatcher import Dispatcher
+from holdfast.engine.explanations import Explanations
+from holdfast.engine.external import ExternalJobs
+from holdfast.engine.manual import ManualActions
 from holdfast.engine.observers import Observers
-from holdfast.engine.outbound_calls import Calls
+from holdfast.engine.outbound_calls import OutboundCalls
 from holdfast.engine.payload import decode_any
-from holdfast.engine.ports import Artefacts, Clock, EnqueuesInTransaction, Ids, Page, Rng, Store
-from holdfast.engine.publishing import Publishing
+from holdfast.engine.ports import ArtifactBackend, Clock, EnqueuesInTransaction, Ids, Page, Rng, Store
+from holdfast.engine.publishing import OutboxActions
 from holdfast.engine.redacted_failure import presentable
 from holdfast.engine.settings import Settings
 from holdfast.engine.tasks import Task
@@ -63,13 +63,13 @@ MOST_JOBS, MOST_ROWS = 10_000, 1_000_000
 LOOKS = 20
 
 
-class Caller(Protocol):
+class Closeable(Protocol):
     """What guards calls outside of a worker, as far as the engine knows it (`holdfast.worker.guarded_calls`)."""
 
     async def close(self) -> None: ...
 
 
-class Engine(People, Steering, Explaining, Outside, Publishing):
+class Engine(ManualActions, Control, Explanations, ExternalJobs, OutboxActions):
     """One store, the tasks known here, and the clock, chance and ids that everything is decided with."""
 
     def __init__(
@@ -80,19 +80,19 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         clock: Clock,
         rng: Rng,
         ids: Ids,
-        artefacts: Artefacts | None = None,
+        artefacts: ArtifactBackend | None = None,
         admission: Admission | None = None,
         observers: Observers | None = None,
-        calls: Callable[[], Calls] | None = None,
-        broker: Broker | None = None,
+        calls: Callable[[], OutboundCalls] | None = None,
+        broker: Dispatcher | None = None,
         secret_keys: Callable[[], tuple[bytes, ...]] | None = None,
-        codes: Mapping[str, Code] = NONE_DECLARED,
+        codes: Mapping[str, ErrorCode] = NONE_DECLARED,
     ) -> None:
         self.store, self.tasks, self.settings = store, tasks, settings
         self.clock, self.rng, self.ids = clock, rng, ids
         self.admission = admission or Admission()
         self.observers = observers or Observers()
-        self.keeper = Keeper(store, artefacts, settings.result_limit)
+        self.keeper = ArtifactStore(store, artefacts, settings.result_limit)
         self._enqueues: Coalescer[NewJob, Enqueued] = Coalescer(self._enqueue)
         self._publishes: Coalescer[NewMessage, None] = Coalescer(self._publish)
         self.reclaim_due = -math.inf  #: when this process should look for lost leases again
@@ -101,15 +101,17 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
         #: What the duties of this process say of themselves, a line each.
         self.health_lines: list[Callable[[], list[str]]] = []
         #: Operations that others than the engine carry out: what does one batch of them.
-        self.batches: dict[Doing, Callable[[Engine, Operation], Awaitable[Batch]]] = {}
+        self.batches: dict[OperationAction, Callable[[Engine, Operation], Awaitable[OperationBatch]]] = {}
         self._make_calls = calls
         self._find_secret_keys = secret_keys
         self.codes = codes  #: error codes that the app declares
         self.broker = broker  #: told of jobs that wait, where workers get them from there
-        self.caller: Caller | None = None  #: guards calls of dependencies that are made outside of a worker
+        self.caller: Closeable | None = (
+            None  #: guards calls of dependencies that are made outside of a worker
+        )
 
     @cached_property
-    def outbound(self) -> Calls:
+    def outbound(self) -> OutboundCalls:
         """The client for URLs that users gave; made when it is first asked for."""
         if self._make_calls is None:
             raise UsageError("this engine calls nobody")
@@ -143,7 +145,7 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
             self.broker.enqueued(jobs, answers)
 
     async def enqueue_once(
-        self, request: Request, jobs: Sequence[NewJob], *, keep: timedelta
+        self, request: NamedRequest, jobs: Sequence[NewJob], *, keep: timedelta
     ) -> Sequence[Enqueued] | Repeated:
         """`enqueue`, unless a request of this name was answered before."""
         found = await self.store.enqueue_once(request, jobs, keep=keep)
@@ -239,7 +241,7 @@ class Engine(People, Steering, Explaining, Outside, Publishing):
             raise ResultExpired(f"the result of job {row.id}", why)
         return row.result if row.artefact is None else decode_any(await self.keeper.read(row.artefact))
 
-    async def artefacts(self, job_id: str) -> list[Artefact]:
+    async def artefacts(self, job_id: str) -> list[Artifact]:
         return await self.store.artefacts(named(job_id))
 
     async def jobs(

@@ -9,15 +9,15 @@ from typing import Any
 
 from holdfast.domain.breaker import BreakerState
 from holdfast.domain.explain import Explanation, explain
-from holdfast.domain.gates import Asking, Refusal, first_refusal
+from holdfast.domain.gates import GateRefusal, GateRequest, first_refusal
 from holdfast.domain.job import JobId, JobRow, Lane, named
 from holdfast.domain.lanes import Dependency, Held, HoldIndex
 from holdfast.domain.limits import Rate
 from holdfast.domain.moves import State
-from holdfast.domain.queue_position import Standing, Use
+from holdfast.domain.queue_position import QueuePosition, Use
 from holdfast.domain.wait_reasons import Bound, Facts, Guarded
 from holdfast.engine.admission import Admission
-from holdfast.engine.lane_store import Cap, Outlook
+from holdfast.engine.lane_store import Cap, DependencyState
 from holdfast.engine.ports import Store
 from holdfast.engine.tasks import Task
 from holdfast.errors import UnknownJob
@@ -53,7 +53,7 @@ class QueueRow:
     held: Held | None
 
 
-class Explaining:
+class Explanations:
     store: Store
     admission: Admission
     tasks: dict[str, Task[Any, Any]]
@@ -79,7 +79,7 @@ class Explaining:
             )
         )
 
-    async def _seen(self, job_id: JobId) -> tuple[JobRow, Standing, tuple[Cap, ...]]:
+    async def _seen(self, job_id: JobId) -> tuple[JobRow, QueuePosition, tuple[Cap, ...]]:
         """Its row and where it stands, of one and the same moment if that can be had."""
         for look in range(LOOKS):
             row = await self.store.job(job_id)
@@ -111,9 +111,9 @@ class Explaining:
             callers=outlook.callers,
         )
 
-    def _refusal(self, row: JobRow, standing: Standing) -> Refusal | None:
+    def _refusal(self, row: JobRow, standing: QueuePosition) -> GateRefusal | None:
         """What the gates of plug-ins would say of its next attempt."""
-        asking = Asking(
+        asking = GateRequest(
             lane=standing.lane,
             now=standing.now,
             owner=row.owner,
@@ -187,7 +187,7 @@ def _lane_row(
     lanes: list[Lane],
     waiting: int,
     held: Held | None,
-    outlooks: Mapping[Dependency, Outlook],
+    outlooks: Mapping[Dependency, DependencyState],
 ) -> LaneRow:
     dependency = Dependency.of(lanes[0])
     outlook = None if dependency is None else outlooks.get(dependency)

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.codes import Code
+from holdfast.domain.codes import ErrorCode
 from holdfast.domain.duration import duration
-from holdfast.domain.external import LEASE, Done, Failed, Outcome, PutBack, Reply, Report
+from holdfast.domain.external import LEASE, Done, Failed, Outcome, ReportResult, ReportStatus, Requeue
 from holdfast.domain.job import JobId, JobRow, Lease, Settlement
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.validation import word
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
-from holdfast.engine.artifacts import Keeper
+from holdfast.engine.artifacts import ArtifactStore
 from holdfast.engine.observers import Observers
-from holdfast.engine.ports import Answer, Store
+from holdfast.engine.ports import SettlementStatus, Store
 from holdfast.engine.tasks import Task
 from holdfast.errors import Conflict, UnknownJob, UsageError
 
@@ -25,16 +25,16 @@ TRIES = 5
 LONGEST_WHY = 500
 
 
-class Outside:
+class ExternalJobs:
     store: Store
     tasks: dict[str, Task[Any, Any]]
-    keeper: Keeper
-    codes: Mapping[str, Code]
+    keeper: ArtifactStore
+    codes: Mapping[str, ErrorCode]
     observers: Observers
 
     async def begin(
         self, job_id: JobId, *, generation: int, worker: str, lease: timedelta | None = None
-    ) -> Report:
+    ) -> ReportResult:
         """Somebody has taken the job up: queued → processing, until *lease* is over.
 
         Not heard of any more by then, it is reclaimed as from any lost worker. A job that is another's is left alone.
@@ -42,21 +42,21 @@ class Outside:
         row = await self._outside_job(job_id)
         if row.generation != generation:
             await self._note(job_id, f"generation {generation}", by=worker, generation=generation)
-            return Report(Reply.STALE, row.state, row.epoch)
+            return ReportResult(ReportStatus.STALE, row.state, row.epoch)
         if row.state is State.QUEUED:
             span = lease or self.tasks[row.task].policy.lease or LEASE
             session = await self.store.open_session(worker, span)
             claimed = await self.store.claim_job(session, job_id, generation)
             if claimed is not None:
-                return Report(Reply.APPLIED, State.PROCESSING, claimed.lease.epoch)
+                return ReportResult(ReportStatus.APPLIED, State.PROCESSING, claimed.lease.epoch)
             await self.store.close_session(session)
             row = await self._outside_job(job_id)
         if row.state is State.PROCESSING and row.generation == generation:
             mine = (await self.store.attempts(job_id))[-1].worker == worker
-            return Report(Reply.REPEATED if mine else Reply.STALE, row.state, row.epoch)
-        return Report(Reply.STALE, row.state, row.epoch)
+            return ReportResult(ReportStatus.REPEATED if mine else ReportStatus.STALE, row.state, row.epoch)
+        return ReportResult(ReportStatus.STALE, row.state, row.epoch)
 
-    async def end(self, job_id: JobId, outcome: Outcome, *, generation: int, worker: str) -> Report:
+    async def end(self, job_id: JobId, outcome: Outcome, *, generation: int, worker: str) -> ReportResult:
         """What came of it, from whoever executed it, even when its `begin` was not heard of."""
         for _ in range(TRIES):
             row = await self._outside_job(job_id)
@@ -65,9 +65,9 @@ class Outside:
                 answer = await self.store.settle_unheld(job_id, generation, verdict, by=worker)
                 return (await self._told(answer, job_id))[0]
             answer = await self._settle(row, verdict, generation, worker)
-            if answer is not Answer.STALE:
+            if answer is not SettlementStatus.STALE:
                 report, after = await self._told(answer, job_id)
-                if answer is Answer.APPLIED:
+                if answer is SettlementStatus.APPLIED:
                     self.observers.reported(after, outcome)
                 return report
         raise Conflict(f"job {job_id} moves too fast to be ended; try again")
@@ -82,7 +82,7 @@ class Outside:
         said = {key: value for key, value in told.items() if value is not None}
         return await self.store.note(job_id, Kind.stale_write, name, said)
 
-    async def _settle(self, row: JobRow, verdict: Verdict, generation: int, worker: str) -> Answer:
+    async def _settle(self, row: JobRow, verdict: Verdict, generation: int, worker: str) -> SettlementStatus:
         """Under the lease that there is, or one that is taken for this; STALE when the job was moved meanwhile."""
         if row.state is State.PROCESSING:
             return await self._settle_under(Lease(row.id, row.epoch), row.attempt, verdict)
@@ -90,20 +90,20 @@ class Outside:
         try:
             claimed = await self.store.claim_job(session, row.id, generation)
             if claimed is None:
-                return Answer.STALE
+                return SettlementStatus.STALE
             return await self._settle_under(claimed.lease, claimed.attempt, verdict)
         finally:
             await self.store.close_session(session)
 
-    async def _settle_under(self, lease: Lease, attempt: int, verdict: Verdict) -> Answer:
+    async def _settle_under(self, lease: Lease, attempt: int, verdict: Verdict) -> SettlementStatus:
         if isinstance(verdict, Complete) and verdict.result is not None:
             verdict = Complete(await self.keeper.keep_result(lease, verdict.result))
         [answer] = await self.store.settle([Settlement(lease, verdict, attempt)])
         return answer
 
-    async def _told(self, answer: Answer, job_id: JobId) -> tuple[Report, JobRow]:
+    async def _told(self, answer: SettlementStatus, job_id: JobId) -> tuple[ReportResult, JobRow]:
         row = await self._outside_job(job_id)
-        return Report(Reply(answer), row.state, row.epoch), row
+        return ReportResult(ReportStatus(answer), row.state, row.epoch), row
 
     async def _outside_job(self, job_id: JobId) -> JobRow:
         row = await self.store.job(job_id)
@@ -120,11 +120,11 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:LONGEST_WHY])
 
 
-def _verdict(outcome: Outcome, task: Task[Any, Any], codes: Mapping[str, Code]) -> Verdict:
+def _verdict(outcome: Outcome, task: Task[Any, Any], codes: Mapping[str, ErrorCode]) -> Verdict:
     match outcome:
         case Done(result):
             return Complete(task.returns.write(result, "the result"))
         case Failed(code, detail):
             return Bury(Failure.of(code, detail, codes))
-        case PutBack(delay, why):
+        case Requeue(delay, why):
             return Release(duration(delay), why)

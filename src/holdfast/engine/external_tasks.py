@@ -15,19 +15,19 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from holdfast.domain.external_task import (
-    Errand,
-    Waiting,
-    errand_id,
+    ExternalTask,
+    WaitingExternalTask,
+    external_task_id,
     plain_json,
-    times_waited,
-    told_again,
+    repeat_id,
+    repeats_due,
 )
 from holdfast.domain.job import JobId
 from holdfast.domain.lanes import Cause, Scope
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import DEADLINE, NewMessage
 from holdfast.engine.payload import decode_any
-from holdfast.engine.ports import Hook, Moved, Store, Transaction
+from holdfast.engine.ports import Hook, MoveNotice, Store, Transaction
 from holdfast.engine.tasks import Task
 from holdfast.errors import StoreError
 from holdfast.logs import Log
@@ -45,24 +45,26 @@ _ENOUGH = 10_000
 _REMEMBERED = 50_000
 
 
-class ErrandBooks(Protocol):
+class ExternalTaskStore(Protocol):
     """What errands ask of a store, inside one transaction. Each awaits its transaction alone."""
 
     async def now(self) -> datetime:
         """By the store's clock."""
 
-    async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[Waiting]:
+    async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[WaitingExternalTask]:
         """Those of these jobs that are of *tasks* and wait, as they are in this transaction."""
 
-    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         """Jobs in line of which their last move may not have told: they were due later, waited for their key, or were
         retried by somebody who does not know their task. By id, from behind *after*. One that was put back is among them
         only if no attempt of it counts: then its first errand has been told, and its name is known."""
 
-    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         """Jobs in line whose first errand the outbox does not have, whatever the reason: by id, from behind *after*."""
 
-    async def overdue(self, tasks: Mapping[str, timedelta], after: str, limit: int) -> list[Waiting]:
+    async def overdue(
+        self, tasks: Mapping[str, timedelta], after: str, limit: int
+    ) -> list[WaitingExternalTask]:
         """Jobs in line that wait for longer than their task (name → how long) says: by id, from behind *after*."""
 
     async def known(self, message_ids: Collection[str]) -> set[str]:
@@ -72,11 +74,11 @@ class ErrandBooks(Protocol):
         """As `OutboxStore.publish`, in this transaction."""
 
 
-class Errands:
+class ExternalTasks:
     """Those of *tasks* that name a topic."""
 
     def __init__(
-        self, tasks: Mapping[str, Task[Any, Any]], books: Callable[[Transaction], ErrandBooks]
+        self, tasks: Mapping[str, Task[Any, Any]], books: Callable[[Transaction], ExternalTaskStore]
     ) -> None:
         self._tasks, self._books = tasks, books
         self._told: set[str] = set()  #: by the duty of this process
@@ -92,7 +94,7 @@ class Errands:
         }
 
     # -- with the move --------------------------------------------------------------------------------------------------
-    async def _tell(self, transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def _tell(self, transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         books, kinds = self._books(transaction), {moved.job_id: moved.kind for moved in moves}
         ids = list(kinds)
         for start in range(0, len(ids), _PAGE):
@@ -101,19 +103,17 @@ class Errands:
             before = [_name(one) for one in due if kinds[one.id] is not Kind.queued]
             known = await books.known(before) if before else set()
             messages = [
-                self._message(
-                    one, told_again(_name(one), one.since, 0) if _name(one) in known else _name(one)
-                )
+                self._message(one, repeat_id(_name(one), one.since, 0) if _name(one) in known else _name(one))
                 for one in due
             ]
             if messages:
                 await books.publish(messages)
 
-    def _message(self, one: Waiting, name: str) -> NewMessage:
+    def _message(self, one: WaitingExternalTask, name: str) -> NewMessage:
         task = self._tasks[one.task]
         assert task.policy.topic is not None
         arguments = task.upgrade(decode_any(one.payload), one.version)
-        errand = Errand(_name(one), one.id, one.generation, one.task, arguments, one.deadline)
+        errand = ExternalTask(_name(one), one.id, one.generation, one.task, arguments, one.deadline)
         body, headers = (task.policy.encode or plain_json)(errand)
         added = {} if one.trace is None else {"traceparent": one.trace}
         if one.deadline is not None:
@@ -146,9 +146,9 @@ class Errands:
             crowded = {lag.topic for lag in await store.lags() if lag.waiting >= _ENOUGH}
             late = {name: span for name, span in tasks.items() if self._topic(name) not in crowded}
 
-            def name_of(one: Waiting) -> str:
-                times = max(1, times_waited(one.since, now, late[one.task]))
-                return told_again(_name(one), one.since, times)
+            def name_of(one: WaitingExternalTask) -> str:
+                times = max(1, repeats_due(one.since, now, late[one.task]))
+                return repeat_id(_name(one), one.since, times)
 
             done += await self._walk(
                 store, lambda books, after: books.overdue(late, after, _PAGE), name_of, now
@@ -161,13 +161,13 @@ class Errands:
     async def _walk(
         self,
         store: Store,
-        page_of: Callable[[ErrandBooks, str], Any],
-        name_of: Callable[[Waiting], str],
+        page_of: Callable[[ExternalTaskStore, str], Any],
+        name_of: Callable[[WaitingExternalTask], str],
         now: datetime,
     ) -> int:
         done, after = 0, ""
         while True:
-            page: list[Waiting] = await store.transact(
+            page: list[WaitingExternalTask] = await store.transact(
                 lambda transaction, after=after: page_of(self._books(transaction), after),  # type: ignore[misc]
                 reads=True,
             )
@@ -181,7 +181,10 @@ class Errands:
             after = page[-1].id
 
     def _new(
-        self, page: Iterable[Waiting], name_of: Callable[[Waiting], str], now: datetime
+        self,
+        page: Iterable[WaitingExternalTask],
+        name_of: Callable[[WaitingExternalTask], str],
+        now: datetime,
     ) -> Iterable[NewMessage]:
         """The messages that this process has not stored yet. One that cannot be written does not keep the others, and a job
         whose deadline has passed needs none: the sweep ends it."""
@@ -206,10 +209,10 @@ class Errands:
                 )
 
 
-def _name(one: Waiting) -> str:
-    return errand_id(one.id, one.generation)
+def _name(one: WaitingExternalTask) -> str:
+    return external_task_id(one.id, one.generation)
 
 
-def _first_name(one: Waiting) -> str:
+def _first_name(one: WaitingExternalTask) -> str:
     """Of a job that came due: the first of its generation, or the first after it was lost with its worker."""
-    return _name(one) if one.attempt == 0 else told_again(_name(one), one.since, 0)
+    return _name(one) if one.attempt == 0 else repeat_id(_name(one), one.since, 0)

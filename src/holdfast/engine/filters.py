@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from holdfast.domain.job import DeadLetterFilter, JobFilter
 from holdfast.domain.moves import State
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.domain.validation import by_name
 from holdfast.errors import UsageError
 
@@ -27,7 +27,7 @@ def _by_name(make: Callable[P, F]) -> Callable[P, F]:
     def read(*args: P.args, **where: P.kwargs) -> F:
         if unknown := where.keys() - set(names):
             told = ", ".join(name[:60] for name in sorted(unknown)[:5])
-            raise UsageError(f"no filter {told}; {near(min(unknown)[:60], names)}")
+            raise UsageError(f"no filter {told}; {suggest(min(unknown)[:60], names)}")
         return make(*args, **where)
 
     return read

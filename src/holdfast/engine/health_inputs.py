@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 
-from holdfast.domain.health import Vitals
+from holdfast.domain.health import HealthInputs
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import ChecksWrites, Store
 from holdfast.errors import SchemaMismatch, StoreError
@@ -18,11 +18,11 @@ MOST_SICK = 1000
 READY_WITHIN = 1.0
 
 
-async def take_vitals(engine: Engine, schedules: Collection[str] = ()) -> Vitals:
+async def read_health_inputs(engine: Engine, schedules: Collection[str] = ()) -> HealthInputs:
     """As they are now. Of *schedules* it is known that somebody should see to them."""
     store, limits = engine.store, engine.stuck_limits()
     await check_writes(store)
-    return Vitals(
+    return HealthInputs(
         census=await store.census(MOST),
         now=await store.now(),
         holds=await store.holds(),

@@ -13,7 +13,7 @@ from holdfast.domain.lanes import Cause, Dependency, Held, Scope
 from holdfast.domain.moves import Kind
 
 
-class Report(NamedTuple):
+class DependencyReport(NamedTuple):
     """What one worker has seen of a dependency, and what it does about it. Replaces what it reported before."""
 
     dependency: Dependency
@@ -27,7 +27,7 @@ class Report(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class DependencyState:
     """A dependency as all workers together see it. *now* is the store's clock."""
 
     dependency: Dependency
@@ -65,7 +65,7 @@ class Charge(NamedTuple):
     per: timedelta = timedelta()
 
 
-class Refusal(NamedTuple):
+class QuotaRefusal(NamedTuple):
     """The charge that did not fit any more, and when it will."""
 
     charge: Charge
@@ -98,10 +98,10 @@ class LaneStore(Protocol):
         """Those in force."""
 
     # -- dependencies -----------------------------------------------------------------------------------------------
-    async def report(self, session: Session, reports: Sequence[Report]) -> list[Outlook]:
+    async def report(self, session: Session, reports: Sequence[DependencyReport]) -> list[DependencyState]:
         """Tell what this worker saw, and learn how its dependencies stand: one statement, called once a second."""
 
-    async def outlooks(self) -> list[Outlook]:
+    async def outlooks(self) -> list[DependencyState]:
         """Every dependency that has a breaker's row or a live report; writes nothing."""
 
     async def swap_breaker(
@@ -119,7 +119,7 @@ class LaneStore(Protocol):
         """
 
     # -- limits -----------------------------------------------------------------------------------------------------
-    async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[Refusal | None]:
+    async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[QuotaRefusal | None]:
         """For each group of charges: take all of them, or none and the refusal that lasts longest. Days and months are of
         UTC by the store's clock. A negative amount gives back, down to nothing: what an earlier period has paid is not given."""
 

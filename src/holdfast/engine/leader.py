@@ -9,7 +9,7 @@ from holdfast.engine.ports import Clock, Store
 RENEW_EVERY = 1.0
 
 
-class Lead:
+class Leader:
     """The lead in one duty. *name* is the bookmark that holds its end in milliseconds, *seconds* how long it lasts unless
     it is renewed. Two processes may believe for a moment that they lead, so the duty must be safe to do twice."""
 

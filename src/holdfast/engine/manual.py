@@ -9,13 +9,13 @@ from typing import Any
 from holdfast.domain.internal import is_internal
 from holdfast.domain.job import DeadLetter, DeadLetterFilter, Edit, JobId, JobRow, named
 from holdfast.domain.moves import NOTES, Kind
-from holdfast.domain.precondition import ANYHOW, Proviso
+from holdfast.domain.precondition import UNCONDITIONAL, Precondition
 from holdfast.domain.validation import number, whole, word
 from holdfast.domain.verdict import Bury, RetryAfter
-from holdfast.engine.dispatcher import Broker
+from holdfast.engine.dispatcher import Dispatcher
 from holdfast.engine.payload import decode_any, encode, size
-from holdfast.engine.ports import Reclaim, Stuck
-from holdfast.engine.recovery import BATCH, Recovering, stuck_failure
+from holdfast.engine.ports import Reclaim, StuckAttempt
+from holdfast.engine.recovery import BATCH, Recovery, stuck_failure
 from holdfast.engine.tasks import checked_priority
 from holdfast.errors import (
     Changed,
@@ -33,8 +33,8 @@ LONGEST_NOTE = 4_000
 TAKEN = frozenset({"attempt", "epoch", "job", "kind", "name", "token"})
 
 
-class People(Recovering):
-    broker: Broker | None  #: told of jobs that wait, where workers get them from there
+class ManualActions(Recovery):
+    broker: Dispatcher | None  #: told of jobs that wait, where workers get them from there
 
     async def job(self, job_id: str) -> JobRow:
         row = await self.store.job(named(job_id))
@@ -43,7 +43,7 @@ class People(Recovering):
         return row
 
     async def cancel(
-        self, job_id: str, *, by: str = "api", reason: str = "", proviso: Proviso = ANYHOW
+        self, job_id: str, *, by: str = "api", reason: str = "", proviso: Precondition = UNCONDITIONAL
     ) -> None:
         """Queued or processing → cancelled. A running attempt is told to stop."""
         known = named(job_id)
@@ -59,7 +59,7 @@ class People(Recovering):
         from_step: str | None = None,
         args: Mapping[str, Any] | None = None,
         priority: int | str | None = None,
-        proviso: Proviso = ANYHOW,
+        proviso: Precondition = UNCONDITIONAL,
     ) -> int:
         """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`.
 
@@ -89,11 +89,11 @@ class People(Recovering):
         forget: Collection[str] | None,
         edit: Edit | None,
         priority: int | None,
-        proviso: Proviso,
+        proviso: Precondition,
     ) -> int:
         """In one move, also where it is to be taken from a worker that lives: of two who ask, one is refused."""
 
-        async def retry(stuck: Stuck | None) -> int:
+        async def retry(stuck: StuckAttempt | None) -> int:
             return await self.store.retry(
                 job_id,
                 by,
@@ -116,7 +116,7 @@ class People(Recovering):
                 raise
         [attempt] = found
         failure = stuck_failure(attempt, limits[attempt.lane.task])
-        place = await retry(Stuck(attempt.lease, failure))
+        place = await retry(StuckAttempt(attempt.lease, failure))
         is_last = attempt.attempt >= attempt.max_attempts
         verdict = Bury(failure) if is_last else RetryAfter(timedelta(), failure)
         self.observers.reclaimed([(attempt, Reclaim(attempt.lease, verdict, crashed=False))], 1)
@@ -192,7 +192,7 @@ class People(Recovering):
         return done
 
     async def redrive_one(
-        self, job_id: JobId, *, by: str, queue: str | None = None, proviso: Proviso = ANYHOW
+        self, job_id: JobId, *, by: str, queue: str | None = None, proviso: Precondition = UNCONDITIONAL
     ) -> None:
         """`Conflict` when it is no dead letter any more, or a live twin holds its dedupe key. `Forbidden` when its task's
         check refuses it, or when it is the engine's own and is to change its queue."""

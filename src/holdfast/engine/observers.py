@@ -14,7 +14,7 @@ from holdfast.domain.job import Claimed, Enqueued, Expired, JobRow, NewJob, Sett
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Failure
-from holdfast.engine.ports import Answer, Reclaim
+from holdfast.engine.ports import Reclaim, SettlementStatus
 from holdfast.logs import Log
 
 log = Log("holdfast.engine")
@@ -30,7 +30,7 @@ class Observer(Protocol):
     def rejected(self, job: NewJob, failure: Failure) -> None:
         """A refused input was put on record."""
 
-    def settled(self, ends: Sequence[End], answers: Sequence[Answer]) -> None:
+    def settled(self, ends: Sequence[End], answers: Sequence[SettlementStatus]) -> None:
         """The store has answered these ends."""
 
     def reclaimed(self, taken: Sequence[tuple[Expired, Reclaim]], done: int) -> None:
@@ -69,7 +69,7 @@ class Observers:
         for one in self._all:
             _tell(one.rejected, job, failure)
 
-    def settled(self, ends: Sequence[End], answers: Sequence[Answer]) -> None:
+    def settled(self, ends: Sequence[End], answers: Sequence[SettlementStatus]) -> None:
         for one in self._all:
             _tell(one.settled, ends, answers)
 

@@ -10,7 +10,15 @@ from typing import Any
 
 from holdfast.domain.job import DeadLetterFilter, JobFilter, JobId, JobRow
 from holdfast.domain.moves import State
-from holdfast.domain.operation import BY_FILTER, FASTEST, SLOWEST, Batch, Doing, Operation, Progress
+from holdfast.domain.operation import (
+    BY_FILTER,
+    FASTEST,
+    SLOWEST,
+    Operation,
+    OperationAction,
+    OperationBatch,
+    Progress,
+)
 from holdfast.domain.validation import number, word
 from holdfast.engine.engine import Engine
 from holdfast.engine.filters import dead_letter_filter, job_filter, plain
@@ -20,10 +28,10 @@ from holdfast.logs import Log
 log = Log("holdfast.engine")
 
 #: Which jobs a verb is for, where no state is named.
-_MEANT = {Doing.RETRY: [State.FAILED], Doing.CANCEL: [State.QUEUED, State.PROCESSING]}
+_MEANT = {OperationAction.RETRY: [State.FAILED], OperationAction.CANCEL: [State.QUEUED, State.PROCESSING]}
 _POSSIBLE = {
-    Doing.RETRY: {State.FAILED, State.CANCELLED, State.QUEUED, State.PROCESSING},
-    Doing.CANCEL: {State.QUEUED, State.PROCESSING},
+    OperationAction.RETRY: {State.FAILED, State.CANCELLED, State.QUEUED, State.PROCESSING},
+    OperationAction.CANCEL: {State.QUEUED, State.PROCESSING},
 }
 
 
@@ -53,16 +61,16 @@ async def begin(engine: Engine, plan: Plan, *, dry_run: bool = False) -> Operati
 def _operation(engine: Engine, plan: Plan) -> Operation:
     if plan.doing not in BY_FILTER:
         raise UsageError(f"{plan.doing!r} is no operation; it is one of {', '.join(BY_FILTER)}")
-    doing = Doing(plan.doing)
+    doing = OperationAction(plan.doing)
     _filter(doing, plan.where)  # as it was said: what is wrong with it is told in those words
     where = plain(plan.where)
     if plan.rate is not None:
         number("rate", plan.rate, SLOWEST, FASTEST)
     if plan.to_queue is not None:
         word("to_queue", plan.to_queue)
-    if plan.to_queue is not None and doing is not Doing.REDRIVE:
+    if plan.to_queue is not None and doing is not OperationAction.REDRIVE:
         raise UsageError("to_queue is for redrive; what is retried stays in its queue")
-    if doing is Doing.DISCARD and not plan.because:
+    if doing is OperationAction.DISCARD and not plan.because:
         raise UsageError("say why these dead letters are discarded: because=…")
     if plan.owner is not None:
         if where.get("owner", plan.owner) != plan.owner:
@@ -90,7 +98,7 @@ def _operation(engine: Engine, plan: Plan) -> Operation:
     )
 
 
-def _filter(doing: Doing, where: dict[str, Any]) -> JobFilter | DeadLetterFilter:
+def _filter(doing: OperationAction, where: dict[str, Any]) -> JobFilter | DeadLetterFilter:
     return job_filter(**where) if doing in _MEANT else dead_letter_filter(**where)
 
 
@@ -101,7 +109,7 @@ async def _count(engine: Engine, operation: Operation) -> int:
     return await engine.store.count_dead_letters(chosen)
 
 
-async def do_batch(engine: Engine, operation: Operation, most: int) -> Batch:
+async def do_batch(engine: Engine, operation: Operation, most: int) -> OperationBatch:
     """The next of what matches. Done again after a crash it does nothing twice: what has its new life since is passed by."""
     if operation.doing in engine.batches:
         return await engine.batches[operation.doing](engine, operation)
@@ -109,7 +117,7 @@ async def do_batch(engine: Engine, operation: Operation, most: int) -> Batch:
     if isinstance(chosen, JobFilter):
         page = await engine.store.jobs(chosen, after=operation.cursor, limit=most, contents=False)
         ids = [row.id for row in page.rows if _was_there(row, operation)]
-        return Batch(*await _do_each(engine, operation, ids), page.next, page.next is None)
+        return OperationBatch(*await _do_each(engine, operation, ids), page.next, page.next is None)
     # Who dies after the operation began is not meant by it: else what fails at once would go round and round.
     latest = operation.created_at + timedelta(microseconds=1)
     before = latest if chosen.died_before is None else min(latest, chosen.died_before)
@@ -117,7 +125,7 @@ async def do_batch(engine: Engine, operation: Operation, most: int) -> Batch:
         replace(chosen, died_before=before), after=operation.cursor, limit=most, contents=False
     )
     ids = [letter.id for letter in letters]
-    return Batch(*await _do_each(engine, operation, ids), ids[-1] if ids else None, len(ids) < most)
+    return OperationBatch(*await _do_each(engine, operation, ids), ids[-1] if ids else None, len(ids) < most)
 
 
 def _was_there(row: JobRow, operation: Operation) -> bool:
@@ -154,14 +162,14 @@ async def _do_one(verb: Callable[[JobId], Awaitable[object]], job_id: JobId, ope
 def _verb(engine: Engine, operation: Operation) -> Callable[[JobId], Awaitable[object]]:
     by, reason = operation.by, operation.options.get("reason", "")
     match operation.doing:
-        case Doing.RETRY:
+        case OperationAction.RETRY:
             return lambda job_id: engine.retry(job_id, by=by)
-        case Doing.CANCEL:
+        case OperationAction.CANCEL:
             return lambda job_id: engine.cancel(job_id, by=by, reason=reason)
-        case Doing.DISCARD:
+        case OperationAction.DISCARD:
             return lambda job_id: engine.store.discard(job_id, by, reason)
-        case Doing.REDRIVE:
+        case OperationAction.REDRIVE:
             queue = operation.options.get("to_queue")
             return lambda job_id: engine.redrive_one(job_id, by=by, queue=queue)
-        case Doing.REPLAY:
+        case OperationAction.REPLAY:
             raise UsageError("this process knows no replays")

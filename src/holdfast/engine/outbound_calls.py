@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 
-class Answered(Protocol):
+class OutboundResponse(Protocol):
     @property
     def status(self) -> int: ...
 
@@ -17,13 +17,13 @@ class Answered(Protocol):
     def body(self) -> bytes: ...
 
 
-class Calls(Protocol):
+class OutboundCalls(Protocol):
     async def check_address(self, url: str) -> None:
         """`TargetNotAllowed` for a URL that must not be called, by its text or by where its name leads now."""
 
     async def call(
         self, method: str, url: str, *, body: bytes, headers: Mapping[str, str], most: int
-    ) -> Answered:
+    ) -> OutboundResponse:
         """One request, one answer, redirects not followed, at most *most* bytes of it read.
 
         `TargetNotAllowed` when it must not be made; `TimeoutError` or `ConnectionError` when it came to nothing.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
+from holdfast.domain.outbox import Lag, Message, MessageState, NewMessage, Taken
 
 
 class PutOff(NamedTuple):
@@ -75,7 +75,7 @@ class OutboxStore(Protocol):
         self,
         *,
         topic: str | None = None,
-        standing: Standing | None = None,
+        standing: MessageState | None = None,
         key: str | None = None,
         after: int | None = None,
         limit: int = 50,

@@ -17,7 +17,7 @@ from holdfast.domain.backoff import Curve, exponential
 from holdfast.domain.classify import Rule
 from holdfast.domain.duration import duration
 from holdfast.domain.gates import Admit, Gate, GateAnswer, Hold, Reject
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.errors import Fatal, Retryable, UsageError
 from holdfast.logs import Log
 
@@ -93,7 +93,7 @@ class Plugin:
     def __init__(self, kind: str, name: str) -> None:
         known = installed(kind)
         if name not in known:
-            hint = near(name, known) if known else f"no package here brings one ({GROUPS[kind]})"
+            hint = suggest(name, known) if known else f"no package here brings one ({GROUPS[kind]})"
             raise UsageError(f"no {kind} named {name!r} is installed; {hint}")
         self.kind, self.name = kind, name
         self._entry = known[name]

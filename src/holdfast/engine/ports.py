@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from holdfast.domain.duration import Duration, optional
 from holdfast.domain.job import (
-    Artefact,
+    Artifact,
     Attempt,
     Claimed,
     DeadLetter,
@@ -37,11 +37,11 @@ from holdfast.domain.job import (
     WorkerRow,
 )
 from holdfast.domain.moves import Kind
-from holdfast.domain.precondition import ANYHOW, Proviso
-from holdfast.domain.queue_position import Standing
-from holdfast.domain.stats import Census
+from holdfast.domain.precondition import UNCONDITIONAL, Precondition
+from holdfast.domain.queue_position import QueuePosition
+from holdfast.domain.stats import JobStats
 from holdfast.domain.verdict import Complete, Failure, Verdict
-from holdfast.engine.api_store import DoorStore
+from holdfast.engine.api_store import ApiStore
 from holdfast.engine.dispatch import DispatchStore
 from holdfast.engine.lane_store import Cap, LaneStore
 from holdfast.engine.outbox_store import OutboxStore
@@ -89,7 +89,7 @@ class Threads(Protocol):
         """Run in a daemon thread; the answer is its `join(timeout)`."""
 
 
-class Artefacts(Protocol):
+class ArtifactBackend(Protocol):
     """Where things go that are too large for a row. Names are ours: they need no check, and none is used for two things.
 
     All three may be sent again. They fail as files do, with `OSError`, so that one classification fits them all.
@@ -105,7 +105,7 @@ class Artefacts(Protocol):
         """Also when it is gone already."""
 
 
-class Answer(StrEnum):
+class SettlementStatus(StrEnum):
     """What became of a settlement."""
 
     APPLIED = "applied"
@@ -121,14 +121,14 @@ class Reclaim(NamedTuple):
     by: str = ""  #: who took it back, where that was a person
 
 
-class Stuck(NamedTuple):
+class StuckAttempt(NamedTuple):
     """An attempt that runs on for too long while its lease holds, and what it is called."""
 
     lease: Lease
     failure: Failure
 
 
-class Moved(NamedTuple):
+class MoveNotice(NamedTuple):
     """What a hook is told of one move, inside the move's own transaction."""
 
     kind: Kind
@@ -153,7 +153,7 @@ class Transaction(Protocol):
 
 
 #: Runs in the transaction of the moves it is told about: raise, and none of them happened.
-Hook = Callable[[Transaction, Sequence[Moved]], Awaitable[None]]
+Hook = Callable[[Transaction, Sequence[MoveNotice]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -176,7 +176,7 @@ class Page(NamedTuple):
     next: str | None
 
 
-class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
+class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
     """Jobs at rest. Methods are safe to call concurrently from one event loop."""
 
     hooks: list[tuple[frozenset[Kind], Hook]]
@@ -240,14 +240,16 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
     async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
         """This one job, due or not, passing by whatever holds its lane; None when it does not wait in this generation."""
 
-    async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
+    async def settle_unheld(
+        self, job_id: JobId, generation: int, verdict: Verdict, *, by: str
+    ) -> SettlementStatus:
         """What came for a job that has ended, from somebody who holds no lease of it. Nothing is changed.
 
         LATE: it had ended by deadline or by a person, and this is kept, once a generation. REPEATED: it had ended as it
         should. STALE: it lives in another generation by now (which is on record), or has not ended.
         """
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
         """Processing → complete, queued or failed. An attempt that ended otherwise before is not changed (E2a).
 
         The *logs* of a settlement are kept with its attempt, once.
@@ -313,14 +315,16 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
 
     async def artefacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
-    ) -> list[Artefact]:
+    ) -> list[Artifact]:
         """The artefacts of jobs that `purge` would take now, or whose results it would."""
 
-    async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
+    async def forget_artefacts(self, artefacts: Sequence[Artifact]) -> None:
         """They are deleted: strike them off the record."""
 
     # -- people's moves ---------------------------------------------------------------------------------------------
-    async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+    async def cancel(
+        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+    ) -> None:
         """Queued or processing → cancelled, else `Conflict`. `Changed` where the *proviso* does not admit the job's version;
         that is decided in the transaction of the move, here and below."""
 
@@ -334,8 +338,8 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         queue: str | None = None,
         edit: Edit | None = None,
         priority: int | None = None,
-        proviso: Proviso = ANYHOW,
-        stuck: Stuck | None = None,
+        proviso: Precondition = UNCONDITIONAL,
+        stuck: StuckAttempt | None = None,
     ) -> int:
         """Failed or cancelled → queued as a new generation; waiting or stuck → due now. Else `Conflict`. As a redrive (*kind*)
         only of a dead letter.
@@ -346,7 +350,9 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
         has. Answers the place in its line, counted from 1.
         """
 
-    async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+    async def discard(
+        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+    ) -> None:
         """Strike the dead letter; the job stays failed. `Conflict` when it has none."""
 
     async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
@@ -356,7 +362,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
     # -- looking ----------------------------------------------------------------------------------------------------
     async def job(self, job_id: JobId) -> JobRow | None: ...
 
-    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> Standing | None:
+    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
         """Where it stands in its lane, and how much of the bounds of these *scopes* is in use (`Cap.scope`). One look, so
         that all of it was true at once."""
 
@@ -379,7 +385,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
     async def counts(self) -> dict[str, int]:
         """Return how many jobs are in each state, the engine's own too."""
 
-    async def census(self, most: int) -> Census:
+    async def census(self, most: int) -> JobStats:
         """What is there to be done, for those who ask every few seconds: no count goes on beyond *most*."""
 
     async def lanes(self) -> set[Lane]:
@@ -422,7 +428,7 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
     ) -> list[LateResult]:
         """Results that came too late, by epoch; up to *limit* of those whose epoch is larger than *after*."""
 
-    async def artefacts(self, job_id: JobId) -> list[Artefact]:
+    async def artefacts(self, job_id: JobId) -> list[Artifact]:
         """Of all its attempts, in their order: the result's and the handler's own, by name."""
 
     async def violations(self) -> list[str]:
@@ -438,11 +444,11 @@ class Store(LaneStore, DoorStore, OutboxStore, DispatchStore, Protocol):
     async def wait_for_end(self, job_id: JobId, timeout: float) -> None:
         """Return early when the job may have ended. A hint only."""
 
-    def heart(self) -> Heart:
+    def heart(self) -> HeartbeatConnection:
         """A way to extend a session from a thread of its own, whatever the event loop is busy with."""
 
 
-class Heart(Protocol):
+class HeartbeatConnection(Protocol):
     def beat(self, session: Session) -> bool:
         """`Store.extend`, blocking."""
 

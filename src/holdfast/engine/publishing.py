@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.domain.outbox import KEEP_PUBLISHED, Lag, Message, NewMessage, Standing
+from holdfast.domain.outbox import KEEP_PUBLISHED, Lag, Message, MessageState, NewMessage
 from holdfast.domain.validation import whole
 from holdfast.engine.coalesce import Coalescer
 from holdfast.engine.outbox_store import PublishesInTransactions
@@ -22,7 +22,7 @@ CONTENT_TYPE = "content-type"
 _LONGEST_REASON = 500
 
 
-class Publishing:
+class OutboxActions:
     store: Store
     ids: Ids
     _publishes: Coalescer[NewMessage, None]
@@ -88,14 +88,14 @@ class Publishing:
         after: int | None = None,
         limit: int = 50,
     ) -> list[Message]:
-        if standing is not None and standing not in tuple(Standing):
-            raise UsageError(f"standing is {str(standing)[:40]!r}; it is one of {', '.join(Standing)}")
+        if standing is not None and standing not in tuple(MessageState):
+            raise UsageError(f"standing is {str(standing)[:40]!r}; it is one of {', '.join(MessageState)}")
         for name in (topic, key):
             if name is not None and not _can_be_asked_for(name):
                 return []
         return await self.store.messages(
             topic=topic,
-            standing=None if standing is None else Standing(standing),
+            standing=None if standing is None else MessageState(standing),
             key=key,
             after=None if after is None else whole("after", after, 0, LARGEST_NUMBER),
             limit=whole("limit", limit, 1, 10_000),

@@ -11,7 +11,7 @@ from holdfast.domain.duration import spell
 from holdfast.domain.job import Expired
 from holdfast.domain.policy import Retry, judge_crash, judge_failure
 from holdfast.domain.verdict import Failure, RetryAfter
-from holdfast.engine.artifacts import Keeper
+from holdfast.engine.artifacts import ArtifactStore
 from holdfast.engine.observers import Observers
 from holdfast.engine.ports import Clock, Reclaim, Retention, Rng, Store
 from holdfast.engine.settings import Settings
@@ -27,14 +27,14 @@ BATCH = 500
 MOST_REFUSED = 100
 
 
-class Recovering:
+class Recovery:
     store: Store
     tasks: dict[str, Task[Any, Any]]
     settings: Settings
     clock: Clock
     rng: Rng
     observers: Observers
-    keeper: Keeper
+    keeper: ArtifactStore
     reclaim_due: float  #: when this process should look for lost leases again
     promoters: list[Callable[[timedelta], None]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.domain.addresses import networks
 from holdfast.domain.duration import duration
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.domain.urls import scheme_of
 from holdfast.errors import UsageError
 
@@ -85,7 +85,7 @@ class Settings:
         values: dict[str, Any] = {}
         known = {f.name for f in fields(cls)}
         if unknown := sorted(given.keys() - known):
-            raise UsageError(f"no setting {', '.join(unknown)}; {near(unknown[0], known)}")
+            raise UsageError(f"no setting {', '.join(unknown)}; {suggest(unknown[0], known)}")
         for name in known:
             value = given.get(name)
             source = name

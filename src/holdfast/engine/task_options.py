@@ -11,7 +11,7 @@ from holdfast.domain.credit import MOST
 from holdfast.domain.internal import PREFIX, is_internal
 from holdfast.domain.limits import Limits
 from holdfast.domain.policy import Retry, preset
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.domain.validation import a_function, number, optional_span, span, typed, whole, word
 from holdfast.engine.dedupe import SCOPES
 from holdfast.engine.ports import Retention
@@ -66,7 +66,7 @@ def read_policy(name: str, handler: Callable[..., Any], options: Mapping[str, An
     """What a task says of itself; where it says nothing, `Policy` does."""
     known = Policy.__dataclass_fields__
     if unknown := sorted(options.keys() - known):
-        raise UsageError(f"no task option {', '.join(unknown)}; {near(unknown[0], ['name', *known])}")
+        raise UsageError(f"no task option {', '.join(unknown)}; {suggest(unknown[0], ['name', *known])}")
     is_async = inspect.iscoroutinefunction(handler)
     said = {option: _READ[option](option, value) for option, value in options.items() if option in _READ}
     if said.get("execute") is None:

@@ -15,10 +15,10 @@ from holdfast.domain.concurrency_keys import owner_key
 from holdfast.domain.duration import Duration
 from holdfast.domain.external_task import AGAIN_AFTER, Encode
 from holdfast.domain.fairness import LEVELS
-from holdfast.domain.job import Batch, Enqueued, JobId, JobRow, JobSpec, Lane, NewJob
+from holdfast.domain.job import Enqueued, JobBatch, JobId, JobRow, JobSpec, Lane, NewJob
 from holdfast.domain.limits import Limits
 from holdfast.domain.policy import Retry
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.domain.validation import moment, optional_span, whole, word
 from holdfast.engine import dedupe
 from holdfast.engine.payload import Signature, UnreadablePayload, encode
@@ -272,7 +272,7 @@ class Task(Generic[P, R_co]):
 
     def _unknown(self, name: str) -> UsageError:
         """Return the error for a keyword that is neither an argument nor an option."""
-        likely = near(name, [*self.signature.names, *OPTION_NAMES])
+        likely = suggest(name, [*self.signature.names, *OPTION_NAMES])
         if not likely.startswith("did you mean"):
             arguments = ", ".join(self.signature.names) or "none"
             likely = f"its arguments are: {arguments}; the options are: {', '.join(sorted(OPTION_NAMES))}"
@@ -293,7 +293,7 @@ class Task(Generic[P, R_co]):
 def _options(given: Mapping[str, Any]) -> Options:
     unknown = sorted(given.keys() - OPTION_NAMES)
     if unknown:
-        raise UsageError(f"no option {', '.join(unknown)}; {near(unknown[0], OPTION_NAMES)}")
+        raise UsageError(f"no option {', '.join(unknown)}; {suggest(unknown[0], OPTION_NAMES)}")
     return Options(**given) if given else _NO_OPTIONS
 
 
@@ -348,7 +348,7 @@ class Enqueuer(Generic[P, R_co]):
         new_id = sender.new_id
         if self._by_content:
             return [NewJob(new_id(), payload, self._compared(spec, payload)) for payload in payloads]
-        return Batch([new_id() for _ in payloads], payloads, spec)
+        return JobBatch([new_id() for _ in payloads], payloads, spec)
 
     def _job(self, named: Mapping[str, Any], placed: tuple[Any, ...] = ()) -> NewJob:
         task, sender, job_id = self._task, self._task._sender, self._options.id

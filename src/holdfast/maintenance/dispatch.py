@@ -19,10 +19,10 @@ from datetime import timedelta
 
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind
-from holdfast.engine.dispatch import Entry
-from holdfast.engine.dispatcher import Broker
+from holdfast.engine.dispatch import DispatchEntry
+from holdfast.engine.dispatcher import Dispatcher
 from holdfast.engine.engine import Engine
-from holdfast.engine.leader import Lead
+from holdfast.engine.leader import Leader
 from holdfast.logs import Log
 
 log = Log("holdfast.dispatch")
@@ -48,15 +48,15 @@ TOLD = frozenset(
 )  # fmt: skip
 
 
-class Dispatching:
-    def __init__(self, engine: Engine, broker: Broker) -> None:
+class DispatchFeed:
+    def __init__(self, engine: Engine, broker: Dispatcher) -> None:
         self._engine, self._store, self._broker, self._clock = engine, engine.store, broker, engine.clock
-        self._lead = Lead(self._store, self._clock, LEADING, LEAD_FOR)
+        self._lead = Leader(self._store, self._clock, LEADING, LEAD_FOR)
         self._compare_at = -math.inf
         self._was_short = False
         self._page: JobId | None = None  #: behind which the rest is to be offered anew
         self._rebuilds = False
-        self._soon: list[tuple[float, Entry]] = []
+        self._soon: list[tuple[float, DispatchEntry]] = []
         self._known: set[tuple[JobId, int]] = set()  #: of those in *soon*
 
     async def run(self) -> None:
@@ -134,7 +134,7 @@ class Dispatching:
             self._page = page[-1].job_id
 
     # -- for a broker that keeps no time ------------------------------------------------------------------------------
-    def _expect(self, waiting: Sequence[Entry]) -> None:
+    def _expect(self, waiting: Sequence[DispatchEntry]) -> None:
         """Remember those that are due soon: by the next look the store may have let them into line."""
         if self._broker.delays:
             return
@@ -149,7 +149,7 @@ class Dispatching:
         soon = await self._store.due_soon(AHEAD, PAGE)
         self._expect([entry for entry in soon if self._broker.hands_out(entry.lane)])
         now = self._clock.monotonic()
-        due: list[Entry] = []
+        due: list[DispatchEntry] = []
         while self._soon and self._soon[0][0] <= now:
             _, entry = heapq.heappop(self._soon)
             self._known.discard((entry.job_id, entry.generation))

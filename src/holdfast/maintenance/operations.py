@@ -30,7 +30,7 @@ TURN = 0.5
 _BURST = 0.25
 
 
-class Operations:
+class OperationRunner:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 

@@ -23,7 +23,7 @@ LOOK_AT_LEAST = 15.0
 _NEVER = timedelta(days=36_500)
 
 
-class Scheduling:
+class Scheduler:
     def __init__(self, engine: Engine, schedules: Mapping[str, Schedule]) -> None:
         self._engine, self._schedules = engine, schedules
         self._look_at = 0.0

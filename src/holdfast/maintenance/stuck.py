@@ -14,7 +14,7 @@ LOOK_EVERY = 60.0
 _QUICKEST = 0.05
 
 
-class Stuck:
+class StuckSweep:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._told: set[Lease] = set()  #: what this process has reported, while it lasts

@@ -18,9 +18,9 @@ from holdfast.engine.ports import Retention
 from holdfast.engine.recovery import BATCH
 from holdfast.errors import StoreError
 from holdfast.logs import Log
-from holdfast.maintenance.operations import FORGET_EVERY, OPERATIONS_EVERY, Operations, forget
-from holdfast.maintenance.schedules import Scheduling
-from holdfast.maintenance.stuck import Stuck
+from holdfast.maintenance.operations import FORGET_EVERY, OPERATIONS_EVERY, OperationRunner, forget
+from holdfast.maintenance.schedules import Scheduler
+from holdfast.maintenance.stuck import StuckSweep
 from holdfast.redaction import redact_text
 
 log = Log("holdfast.maintenance")
@@ -37,7 +37,7 @@ PATIENCE = 5.0
 
 
 @dataclass(slots=True)
-class Duty:
+class MaintenanceTask:
     name: str
     every: float
     run: Callable[[], Awaitable[Any]]
@@ -55,7 +55,7 @@ class Duty:
         return told if self.last_error is None else f"{told}; the last time: {redact_text(self.last_error)}"
 
 
-class Duties:
+class Maintenance:
     def __init__(
         self,
         engine: Engine,
@@ -70,24 +70,26 @@ class Duties:
         self._apart: dict[str, asyncio.Task[None]] = {}
         every = engine.settings.reclaim_every.total_seconds()
         promote_every = engine.settings.promote_every.total_seconds()
-        self._promote = Duty("promote", promote_every, self._promote_due)
+        self._promote = MaintenanceTask("promote", promote_every, self._promote_due)
         self.all = [
             self._promote,
-            Duty("reclaim", every, engine.reclaim),
-            Duty("deadlines", engine.settings.look_for_deadlines_every.total_seconds(), engine.time_out),
+            MaintenanceTask("reclaim", every, engine.reclaim),
+            MaintenanceTask(
+                "deadlines", engine.settings.look_for_deadlines_every.total_seconds(), engine.time_out
+            ),
         ]
-        self.add("operations", OPERATIONS_EVERY, Operations(engine).run)
+        self.add("operations", OPERATIONS_EVERY, OperationRunner(engine).run)
         self.add("requests", FORGET_EVERY, lambda: forget(engine))
         self.add("messages", FORGET_EVERY, engine.forget_messages)
-        stuck = Stuck(engine)
-        self.all.append(Duty("stuck", stuck.every, stuck.run))
+        stuck = StuckSweep(engine)
+        self.all.append(MaintenanceTask("stuck", stuck.every, stuck.run))
         if schedules:
-            self.all.append(Duty("schedules", SCHEDULES_EVERY, Scheduling(engine, schedules).run))
+            self.all.append(MaintenanceTask("schedules", SCHEDULES_EVERY, Scheduler(engine, schedules).run))
         self.add("retention", PURGE_EVERY, lambda: engine.purge_by_policy(retention, patience=PATIENCE))
 
     def add(self, name: str, every: float, run: Callable[[], Awaitable[Any]], *, apart: bool = False) -> None:
         """Add a duty. With *apart* it runs beside the others, which do not wait for it."""
-        self.all.append(Duty(name, every, run, apart))
+        self.all.append(MaintenanceTask(name, every, run, apart))
 
     def expect(self, delay: timedelta) -> None:
         """Something will be due in *delay*: do not sleep past it."""
@@ -157,13 +159,13 @@ class Duties:
         except StoreError as error:
             log.warning("duties.waits", reason=str(error))
 
-    def _begin(self, duty: Duty) -> None:
+    def _begin(self, duty: MaintenanceTask) -> None:
         """Start *duty* in a task of its own, unless its last run still goes on."""
         running = self._apart.get(duty.name)
         if running is None or running.done():
             self._apart[duty.name] = asyncio.create_task(self._do(duty), name=duty.name)
 
-    async def _do(self, duty: Duty) -> None:
+    async def _do(self, duty: MaintenanceTask) -> None:
         try:
             await duty.run()
             duty.runs, duty.last_error = duty.runs + 1, None

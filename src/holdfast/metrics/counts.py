@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from holdfast.domain.codes import ErrorClass
-from holdfast.domain.external import Done, Failed, Outcome, PutBack
-from holdfast.domain.job import AllNew, Batch, Claimed, Enqueued, Expired, JobRow, Lane, NewJob, Settlement
+from holdfast.domain.external import Done, Failed, Outcome, Requeue
+from holdfast.domain.job import AllNew, Claimed, Enqueued, Expired, JobBatch, JobRow, Lane, NewJob, Settlement
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Bury, Complete, Failure, RetryAfter, Verdict
 from holdfast.engine.observers import End
-from holdfast.engine.ports import Answer, Reclaim
+from holdfast.engine.ports import Reclaim, SettlementStatus
 from holdfast.metrics.names import LAST_ATTEMPT, MOST_QUEUES, MOST_SETS, OTHER
 
 #: Upper bounds of the buckets, in seconds.
@@ -100,7 +100,7 @@ class Counts:
     def enqueued(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
         created: Counter[Lane] = Counter()
         if isinstance(answers, AllNew):
-            for batch in Batch.split(jobs):
+            for batch in JobBatch.split(jobs):
                 created[batch.spec.lane] += len(batch)
         else:
             created.update(
@@ -117,8 +117,8 @@ class Counts:
             series.created += 1
             series.fail(failure)
 
-    def settled(self, ends: Sequence[End], answers: Sequence[Answer]) -> None:
-        applied, lanes = Answer.APPLIED, self._by_lane
+    def settled(self, ends: Sequence[End], answers: Sequence[SettlementStatus]) -> None:
+        applied, lanes = SettlementStatus.APPLIED, self._by_lane
         for (settlement, claimed), answer in zip(ends, answers, strict=True):
             if answer is not applied or claimed is None:
                 continue
@@ -173,7 +173,7 @@ class Counts:
             case Failed(code, detail):
                 series.attempts[number] += 1
                 series.fail(Failure.of(code, detail))
-            case PutBack(retry=True):
+            case Requeue(retry=True):
                 self.retries["automatic"] += 1
 
     def retried(self, kind: Kind) -> None:

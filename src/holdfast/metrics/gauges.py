@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 
 from holdfast.domain.breaker import BreakerState
 from holdfast.domain.outbox import Lag
-from holdfast.domain.stats import Census
+from holdfast.domain.stats import JobStats
 from holdfast.engine.engine import Engine
 from holdfast.engine.health_inputs import MOST
-from holdfast.engine.lane_store import Outlook
+from holdfast.engine.lane_store import DependencyState
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreError
 from holdfast.logs import Log
@@ -29,8 +29,8 @@ LONGEST_LOOK = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    census: Census
-    outlooks: Sequence[Outlook]
+    census: JobStats
+    outlooks: Sequence[DependencyState]
     lags: Sequence[Lag] = ()
     event_lag: timedelta = timedelta()
     queues: Sequence[str] = ()  #: those of the tasks that this process knows
@@ -78,7 +78,7 @@ class Gauges:
         self._stale_at = now + max(FRESH_SECONDS, PATIENCE * (now - began))
         return self.seen
 
-    def _add_open_time(self, outlooks: Sequence[Outlook]) -> None:
+    def _add_open_time(self, outlooks: Sequence[DependencyState]) -> None:
         """By the store's clock, from the last look on; a breaker that opened since then: from its opening on."""
         for outlook in outlooks:
             label, breaker = outlook.dependency.label, outlook.breaker

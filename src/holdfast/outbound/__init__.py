@@ -3,18 +3,18 @@
 Public as a module, for programs that must keep to the same table of addresses with connections of their own.
 """
 
-from holdfast.domain.addresses import Address, Target, is_open, read_target
+from holdfast.domain.addresses import Address, NetworkTarget, is_open, read_target
 from holdfast.errors import TargetNotAllowed
-from holdfast.outbound.client import Answer, Outbound, Resolve, Unreachable, look_up, open_addresses
+from holdfast.outbound.client import Outbound, Resolve, Response, HostUnreachable, look_up, open_addresses
 
 __all__ = [
     "Address",
-    "Answer",
+    "NetworkTarget",
     "Outbound",
     "Resolve",
-    "Target",
+    "Response",
     "TargetNotAllowed",
-    "Unreachable",
+    "HostUnreachable",
     "is_open",
     "look_up",
     "open_addresses",

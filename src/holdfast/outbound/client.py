@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import httpx2
 
-from holdfast.domain.addresses import PRIVATE, Address, Network, Target, is_open, read_target
+from holdfast.domain.addresses import PRIVATE, Address, Network, NetworkTarget, is_open, read_target
 from holdfast.errors import TargetNotAllowed
 
 #: The addresses of a host.
@@ -32,11 +32,11 @@ MOST_SECONDS = 10.0
 TRIES = 3
 
 
-class Unreachable(ConnectionError):
+class HostUnreachable(ConnectionError):
     """Nobody answered, or not in HTTP. Why is its cause; its text tells nothing about the network behind it."""
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     headers: Mapping[str, str]  #: by lower-case names
     body: bytes  #: as it came over the wire, at most as much as was asked for
@@ -61,7 +61,7 @@ class Outbound:
         self._allowed, self._resolve, self._seconds = tuple(allowed), resolve, seconds
         self._context = context
 
-    def check(self, url: str) -> Target:
+    def check(self, url: str) -> NetworkTarget:
         """`TargetNotAllowed` for a URL that can be seen not to be callable, without asking anybody."""
         return read_target(url, self._allowed)
 
@@ -70,7 +70,7 @@ class Outbound:
         try:
             async with asyncio.timeout(self._seconds):
                 await self._addresses(self.check(url))
-        except (Unreachable, TimeoutError):
+        except (HostUnreachable, TimeoutError):
             return
 
     async def call(
@@ -81,10 +81,10 @@ class Outbound:
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
         most: int = MOST_BYTES,
-    ) -> Answer:
+    ) -> Response:
         """One request, one answer, of which at most *most* bytes are read; all within the client's seconds.
 
-        `TargetNotAllowed` when it must not be made, `TimeoutError` and `Unreachable` when it came to nothing.
+        `TargetNotAllowed` when it must not be made, `TimeoutError` and `HostUnreachable` when it came to nothing.
         """
         target = self.check(url)
         try:
@@ -93,13 +93,13 @@ class Outbound:
         except TimeoutError:
             raise TimeoutError(f"no answer within {self._seconds:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ssl.SSLError) as error:
-            if isinstance(error, Unreachable):
+            if isinstance(error, HostUnreachable):
                 raise
-            raise Unreachable(_why(error)) from error
+            raise HostUnreachable(_why(error)) from error
 
     async def _call(
-        self, method: str, target: Target, body: bytes, headers: Mapping[str, str], most: int
-    ) -> Answer:
+        self, method: str, target: NetworkTarget, body: bytes, headers: Mapping[str, str], most: int
+    ) -> Response:
         addresses = await self._addresses(target)
         for address in addresses[: TRIES - 1]:
             try:
@@ -111,18 +111,18 @@ class Outbound:
             method, target, addresses[min(TRIES, len(addresses)) - 1], body, headers, most
         )
 
-    async def _addresses(self, target: Target) -> list[str]:
+    async def _addresses(self, target: NetworkTarget) -> list[str]:
         return await open_addresses(target, self._resolve, lambda one: is_open(one, self._allowed))
 
     async def _send(
         self,
         method: str,
-        target: Target,
+        target: NetworkTarget,
         address: str,
         body: bytes,
         headers: Mapping[str, str],
         most: int,
-    ) -> Answer:
+    ) -> Response:
         timeout = dict.fromkeys(("connect", "read", "write", "pool"), self._seconds)
         request = httpx2.Request(
             method,
@@ -145,9 +145,9 @@ class Outbound:
             finally:
                 await response.aclose()
         told = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status_code, told, read)
+        return Response(response.status_code, told, read)
 
-    def _tls(self, target: Target) -> ssl.SSLContext:
+    def _tls(self, target: NetworkTarget) -> ssl.SSLContext:
         """Plain HTTP needs none of this machine's certificates, which take 50 ms to read: it is trusted with nobody's."""
         if target.scheme != "https":
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -178,7 +178,9 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
     return bytes(read[:most])
 
 
-async def open_addresses(target: Target, resolve: Resolve, admits: Callable[[Address], bool]) -> list[str]:
+async def open_addresses(
+    target: NetworkTarget, resolve: Resolve, admits: Callable[[Address], bool]
+) -> list[str]:
     """Every address of the target, each of them admitted: connect to one of these and to nothing else.
 
     A target that was given as an address was judged when it was read.
@@ -188,11 +190,11 @@ async def open_addresses(target: Target, resolve: Resolve, admits: Callable[[Add
     try:
         found = [ip_address(text) for text in await resolve(target.host, target.port)]
     except (OSError, UnicodeError) as error:
-        raise Unreachable("it could not be reached") from error
+        raise HostUnreachable("it could not be reached") from error
     except ValueError:  # an address with a zone: of this machine's own links
         raise TargetNotAllowed(PRIVATE) from None
     if not found:
-        raise Unreachable("it could not be reached")
+        raise HostUnreachable("it could not be reached")
     if not all(admits(address) for address in found):
         raise TargetNotAllowed(PRIVATE)
     return [str(address) for address in found]

@@ -20,7 +20,7 @@ EXPIRED = "not delivered: its deadline has passed"
 Line = tuple[str, str]  #: topic and key: where order counts
 
 
-class Batch:
+class MessageBatch:
     def __init__(self, taken: Sequence[Taken], topics: Mapping[str, TopicPolicy]) -> None:
         self._topics = topics
         self._unsent = list(taken)

@@ -31,7 +31,7 @@ class Relay:
         stale_after: timedelta,
     ) -> None:
         self._routes, self._store, self._clock = routes, store, clock
-        self._watch = Watch(frozenset(topics), stale_after)
+        self._watch = StaleMessages(frozenset(topics), stale_after)
 
     async def run(self, *, until_idle: bool = False) -> None:
         """Until stopped or cancelled: what is in hand is given back then."""
@@ -71,7 +71,7 @@ class Relay:
             await self._clock.sleep(min(LOOK_EVERY, self._watch.stale_after.total_seconds() / 2))
 
 
-class Watch:
+class StaleMessages:
     """Says which topics have waited for too long; of each not more often than that."""
 
     def __init__(self, topics: frozenset[str], stale_after: timedelta) -> None:

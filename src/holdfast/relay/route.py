@@ -25,7 +25,7 @@ from holdfast.engine.ports import Clock, Rng
 from holdfast.engine.transport import Transport
 from holdfast.errors import StoreError
 from holdfast.logs import Log
-from holdfast.relay.batch import EXPIRED, Batch
+from holdfast.relay.batch import EXPIRED, MessageBatch
 from holdfast.relay.pauses import LOOK_EVERY, Pauses
 
 log = Log("holdfast.relay")
@@ -145,7 +145,7 @@ class Route:
     # -- delivering -------------------------------------------------------------------------------------------------
     async def _serve(self, taken: Sequence[Taken], began: float) -> None:
         """*began*: when they were asked for, by our own clock."""
-        batch = Batch(taken, self._topics)
+        batch = MessageBatch(taken, self._topics)
         until = self._clock.monotonic() + DELIVER_WITHIN
         try:
             while ready := batch.next_wave(self._store_now(taken[0], began)):
@@ -182,7 +182,7 @@ class Route:
             failed = Undelivered("the transport failed; the relay's log tells why")
         return [failed] * len(messages)
 
-    def _judge(self, batch: Batch) -> None:
+    def _judge(self, batch: MessageBatch) -> None:
         """Whether anybody is there, and what is to be said about that."""
         if batch.away is None:
             if self._refusals:
@@ -193,7 +193,7 @@ class Route:
         if self._refusals == 1:
             log.warning("relay.away", target=self.target, reason=batch.away, hint="its messages wait")
 
-    async def _settle(self, batch: Batch) -> None:
+    async def _settle(self, batch: MessageBatch) -> None:
         """Write down what became of them, for as long as they are ours."""
         until = self._clock.monotonic() + (TAKEN_FOR.total_seconds() - DELIVER_WITHIN)
         while True:
@@ -209,7 +209,7 @@ class Route:
             one = taken.message
             log.warning("message.parked", topic=one.topic, message_id=one.id, reason=reason)
 
-    async def _write(self, batch: Batch) -> None:
+    async def _write(self, batch: MessageBatch) -> None:
         if batch.delivered:
             await self._store.messages_delivered(batch.delivered)
         failed = batch.put_off(self._rest, self._rng)

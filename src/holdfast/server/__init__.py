@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from holdfast.app import Holdfast
-    from holdfast.server.connection import Connection
+    from holdfast.server.connection import ClientConnection
 
 __all__ = ["api", "connection_of", "is_local", "rate_limit", "serve"]
 
@@ -94,11 +94,11 @@ def rate_limit(app: Holdfast, name: str, rate: str) -> Callable[[str], Awaitable
     """
     with _needs_server():
         from holdfast.server.problems import Problem
-        from holdfast.server.rate_limits import Rates
+        from holdfast.server.rate_limits import RateLimits
     from holdfast.domain.limits import Rate
     from holdfast.wiring import SystemClock
 
-    rates = Rates(app, SystemClock(), Rate.read(rate), name=name)
+    rates = RateLimits(app, SystemClock(), Rate.read(rate), name=name)
 
     async def take(scope: str) -> int | None:
         try:
@@ -110,7 +110,7 @@ def rate_limit(app: Holdfast, name: str, rate: str) -> Callable[[str], Awaitable
     return take
 
 
-def connection_of(scope: MutableMapping[str, Any]) -> Connection | None:
+def connection_of(scope: MutableMapping[str, Any]) -> ClientConnection | None:
     """Return the connection that a request came by, to `abort()` it; None where another server than `serve` runs."""
     from holdfast.server.connection import connection_of
 

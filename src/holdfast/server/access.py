@@ -126,7 +126,7 @@ def refuse_key_in_url(query: list[tuple[str, str]], known: frozenset[str]) -> No
             )
 
 
-class Keys:
+class KeyCache:
     """Keys as the store knows them, remembered for a few seconds."""
 
     def __init__(self, app: Holdfast, clock: Clock, without_key: WithoutKey) -> None:

@@ -15,8 +15,8 @@ from holdfast.engine.recovery import BATCH
 from holdfast.engine.stuck import stuck_view
 from holdfast.server.pagination import LimitQuery, capped
 from holdfast.server.responses import answer
-from holdfast.server.routing import app_of, caller_of, does, router
-from holdfast.server.types import Asked, Note, Number, Span, Told, Word
+from holdfast.server.routing import allows, app_of, caller_of, router
+from holdfast.server.types import Note, Number, RequestModel, ResponseModel, Span, Word
 from holdfast.server.workers import WorkerView, worker_view
 
 
@@ -35,7 +35,7 @@ class Type(StrEnum):
 Types = Annotated[list[Type], Field(min_length=1, max_length=3, examples=[["STUCK_JOBS"]])]
 
 
-class PauseTypes(Asked):
+class PauseTypesRequest(RequestModel):
     duration: Span | None = Field(
         default=None, description="After it they resume by themselves; null: when resumed."
     )
@@ -43,20 +43,20 @@ class PauseTypes(Asked):
     reason: Note = ""
 
 
-class ResumeTypes(Asked):
+class ResumeTypesRequest(RequestModel):
     types: Types = Field(default_factory=lambda: list(Type))
 
 
-class PausedTypes(Told):
+class PausedTypes(ResponseModel):
     paused: list[Type]
     duration: str | None
 
 
-class ResumedTypes(Told):
+class ResumedTypes(ResponseModel):
     resumed: list[Type] = Field(description="Those of them that were paused.")
 
 
-class StuckView(Told):
+class StuckView(ResponseModel):
     id: str
     task: str
     queue: str
@@ -67,11 +67,11 @@ class StuckView(Told):
     longer_than: str = Field(description="How long an attempt of its task may take.", examples=["30m"])
 
 
-class StuckJobs(Told):
+class StuckJobs(ResponseModel):
     jobs: list[StuckView]
 
 
-class StuckAsked(Asked):
+class StuckQuery(RequestModel):
     longer_than: Span | None = Field(
         default=None, description="Instead of what each task says.", examples=["30m"]
     )
@@ -83,12 +83,12 @@ class StuckAsked(Asked):
     limit: Annotated[int, Field(ge=1, le=BATCH), Number] = 100
 
 
-class Processed(Told):
+class ReclaimedJobs(ResponseModel):
     found: int
     processed: int = Field(description="Taken back from their workers: retried, or dead letters.")
 
 
-class WorkersStatus(Told):
+class WorkersStatus(ResponseModel):
     workers: list[WorkerView]
     count: int
     busy: int = Field(description="Workers that hold jobs.")
@@ -103,7 +103,7 @@ routes = router("admin")
     "/admin/workers/status",
     response_model=WorkersStatus,
     summary="The workers, and what is paused",
-    **does(Action.LOOK),
+    **allows(Action.LOOK),
 )
 async def get_workers_status(request: Request) -> Response:
     app = app_of(request)
@@ -124,7 +124,7 @@ async def get_workers_status(request: Request) -> Response:
     "/admin/jobs/stuck",
     response_model=StuckJobs,
     summary="Attempts that run on for too long while their worker lives",
-    **does(Action.LOOK),
+    **allows(Action.LOOK),
 )
 async def list_stuck_jobs(
     request: Request,
@@ -134,36 +134,36 @@ async def list_stuck_jobs(
     limit: LimitQuery = 100,
 ) -> Response:
     tasks, most = [] if task is None else [task], min(capped(limit), BATCH)
-    return await _list(request, StuckAsked(longer_than=longer_than, tasks=tasks, owner=owner, limit=most))
+    return await _list(request, StuckQuery(longer_than=longer_than, tasks=tasks, owner=owner, limit=most))
 
 
 @routes.post(
     "/admin/jobs/stuck",
     response_model=StuckJobs,
     summary="The same, by more than fits in a URL",
-    **does(Action.LOOK),
+    **allows(Action.LOOK),
 )
-async def search_stuck_jobs(request: Request, body: StuckAsked | None = None) -> Response:
-    return await _list(request, body or StuckAsked())
+async def search_stuck_jobs(request: Request, body: StuckQuery | None = None) -> Response:
+    return await _list(request, body or StuckQuery())
 
 
 @routes.post(
     "/admin/jobs/process-stuck",
-    response_model=Processed,
+    response_model=ReclaimedJobs,
     summary="Take stuck jobs back from their workers",
-    **does(Action.OPERATE),
+    **allows(Action.OPERATE),
 )
-async def process_stuck_jobs(request: Request, body: StuckAsked | None = None) -> Response:
-    found = await _find(request, body or StuckAsked())
+async def process_stuck_jobs(request: Request, body: StuckQuery | None = None) -> Response:
+    found = await _find(request, body or StuckQuery())
     done = await app_of(request).take_back(found, by=caller_of(request).name)
     return answer({"found": len(found), "processed": done})
 
 
-async def _list(request: Request, asked: StuckAsked) -> Response:
+async def _list(request: Request, asked: StuckQuery) -> Response:
     return answer({"jobs": [stuck_view(one) for one in await _find(request, asked)]})
 
 
-async def _find(request: Request, asked: StuckAsked) -> list[StuckJob]:
+async def _find(request: Request, asked: StuckQuery) -> list[StuckJob]:
     return await app_of(request).stuck(
         longer_than=asked.longer_than,
         task=asked.tasks or None,
@@ -177,10 +177,10 @@ async def _find(request: Request, asked: StuckAsked) -> list[StuckJob]:
     "/admin/retry-scheduler/pause",
     response_model=PausedTypes,
     summary="Hold what moves jobs by itself",
-    **does(Action.OPERATE),
+    **allows(Action.OPERATE),
 )
-async def pause_retry_scheduler(request: Request, body: PauseTypes | None = None) -> Response:
-    asked, by = body or PauseTypes(), caller_of(request).name
+async def pause_retry_scheduler(request: Request, body: PauseTypesRequest | None = None) -> Response:
+    asked, by = body or PauseTypesRequest(), caller_of(request).name
     for one in asked.types:
         await app_of(request).pause(
             one.duty, kind=ScopeKind.DUTY, duration=asked.duration, reason=asked.reason, by=by
@@ -192,9 +192,9 @@ async def pause_retry_scheduler(request: Request, body: PauseTypes | None = None
     "/admin/retry-scheduler/resume",
     response_model=ResumedTypes,
     summary="Let it go on",
-    **does(Action.OPERATE),
+    **allows(Action.OPERATE),
 )
-async def resume_retry_scheduler(request: Request, body: ResumeTypes | None = None) -> Response:
-    asked, by = body or ResumeTypes(), caller_of(request).name
+async def resume_retry_scheduler(request: Request, body: ResumeTypesRequest | None = None) -> Response:
+    asked, by = body or ResumeTypesRequest(), caller_of(request).name
     was = [one for one in asked.types if await app_of(request).resume(one.duty, kind=ScopeKind.DUTY, by=by)]
     return answer({"resumed": was})

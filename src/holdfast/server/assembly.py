@@ -17,11 +17,11 @@ from holdfast.domain.limits import Rate
 from holdfast.engine.ports import Clock
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.server.access import WithoutKey
-from holdfast.server.body_limits import ENVELOPE, Bodies
-from holdfast.server.context import Door
+from holdfast.server.body_limits import ENVELOPE, BodyLimits
+from holdfast.server.context import ApiContext
 from holdfast.server.problems import Problem
 from holdfast.server.routes import DIRECT, ROUTES
-from holdfast.server.routing import Route, door_of
+from holdfast.server.routing import ApiRoute, context_of
 from holdfast.wiring import SystemClock
 
 #: What is said of an error that the framework itself has found.
@@ -48,7 +48,7 @@ def build(
         access = WithoutKey(without_key)
     except ValueError:
         raise UsageError(f"without_key is {without_key!r}; it is one of {', '.join(WithoutKey)}") from None
-    door = Door(
+    door = ApiContext(
         app,
         clock or SystemClock(),
         rate=None if rate is None else Rate.read(rate),
@@ -67,15 +67,15 @@ def build(
     told: dict[str, Any] = {"limit": app.payload_limit + ENVELOPE, "new_id": app.new_id, "direct": DIRECT}
     # Past `include_router`, which would look for the route of every request twice.
     site.router.routes.extend(ROUTES)
-    _tell_errors(site, Bodies(site.router, **told))
-    site.add_middleware(Bodies, **told)
+    _tell_errors(site, BodyLimits(site.router, **told))
+    site.add_middleware(BodyLimits, **told)
     return site
 
 
-def table(site: FastAPI) -> Iterator[Route]:
+def table(site: FastAPI) -> Iterator[ApiRoute]:
     """Every route of the API, with the action that it is."""
     for route in site.router.routes:
-        if not isinstance(route, Route):
+        if not isinstance(route, ApiRoute):
             raise UsageError(f"{route!r:.80} was not made by `holdfast.server.routing.router`")
         yield route
 
@@ -88,7 +88,7 @@ async def _lifespan(site: FastAPI) -> AsyncIterator[None]:
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
-def _tell_errors(site: FastAPI, bodies: Bodies) -> None:
+def _tell_errors(site: FastAPI, bodies: BodyLimits) -> None:
     async def ours(_request: Request, error: Exception) -> Response:
         return bodies.answer_to(error)
 
@@ -96,7 +96,7 @@ def _tell_errors(site: FastAPI, bodies: Bodies) -> None:
         assert isinstance(error, HTTPException)
         if error.status_code in (404, 405):
             try:  # what there is and what not is for those who have a key
-                await door_of(request).admit(request, None)
+                await context_of(request).admit(request, None)
             except (Problem, HoldfastError) as refused:
                 return bodies.answer_to(refused)
         return bodies.answer_to(_by_status(request, error))
@@ -122,7 +122,7 @@ def _methods(routes: list[BaseRoute], request: Request) -> set[str]:
     fitting = [
         route
         for route in routes
-        if isinstance(route, Route) and route.matches(dict(request.scope))[0] is not Match.NONE
+        if isinstance(route, ApiRoute) and route.matches(dict(request.scope))[0] is not Match.NONE
     ]
     fewest = min((len(route.param_convertors) for route in fitting), default=0)
     closest = [route.methods or () for route in fitting if len(route.param_convertors) == fewest]

@@ -29,7 +29,7 @@ _DEEPEST = 6
 Direct = Mapping[tuple[str, str], Callable[[Scope, Receive], Awaitable[Response]]]
 
 
-class Bodies:
+class BodyLimits:
     def __init__(self, app: ASGIApp, *, limit: int, new_id: Callable[[], str], direct: Direct) -> None:
         self._app, self._limit, self._new_id, self._direct = app, limit, new_id, direct
 

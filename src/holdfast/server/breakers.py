@@ -13,20 +13,20 @@ from pydantic import Field
 from holdfast.domain.access import Action
 from holdfast.domain.breaker import Breaker
 from holdfast.domain.duration import optional
-from holdfast.engine.lane_store import Outlook
+from holdfast.engine.lane_store import DependencyState
 from holdfast.errors import UsageError
 from holdfast.server.jobs import IF_MATCH
-from holdfast.server.lanes import NamePath, PauseAsked
-from holdfast.server.models import Reason
+from holdfast.server.lanes import NamePath, PauseRequest
+from holdfast.server.models import ReasonRequest
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer, wanted_tags
-from holdfast.server.routing import app_of, caller_of, does, router
-from holdfast.server.types import Told
+from holdfast.server.routing import allows, app_of, caller_of, router
+from holdfast.server.types import ResponseModel
 
 _VERSION = re.compile(r"[0-9]{1,18}")
 
 
-class BreakerView(Told):
+class BreakerView(ResponseModel):
     dependency: str = Field(description="With its shard: name#shard.", examples=["gateway"])
     state: str = Field(examples=["open"])
     version: int
@@ -36,7 +36,7 @@ class BreakerView(Told):
     reopens: int
 
 
-class OutlookView(BreakerView):
+class DependencyView(BreakerView):
     votes: int
     callers: int
     limit: int
@@ -46,19 +46,21 @@ class OutlookView(BreakerView):
     failures: int
 
 
-class Breakers(Told):
-    breakers: list[OutlookView]
+class Breakers(ResponseModel):
+    breakers: list[DependencyView]
 
 
 routes = router("breakers")
 
 
-@routes.get("/breakers", response_model=Breakers, summary="How dependencies stand", **does(Action.LOOK))
+@routes.get("/breakers", response_model=Breakers, summary="How dependencies stand", **allows(Action.LOOK))
 async def list_breakers(request: Request) -> Response:
     return answer({"breakers": [_outlook(one) for one in await app_of(request).breakers()]})
 
 
-@routes.get("/breakers/{name}", response_model=OutlookView, summary="One dependency", **does(Action.LOOK))
+@routes.get(
+    "/breakers/{name}", response_model=DependencyView, summary="One dependency", **allows(Action.LOOK)
+)
 async def get_breaker(request: Request, name: NamePath) -> Response:
     found = await _find(request, name)
     if found is None:
@@ -70,10 +72,10 @@ async def get_breaker(request: Request, name: NamePath) -> Response:
     "/breakers/{name}/open",
     response_model=BreakerView,
     summary="Hold back all calls to it, for a time or its cooldown; then trials begin",
-    **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
+    **allows(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
 )
-async def open_breaker(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
-    asked, engine = body or PauseAsked(), await app_of(request).engine()
+async def open_breaker(request: Request, name: NamePath, body: PauseRequest | None = None) -> Response:
+    asked, engine = body or PauseRequest(), await app_of(request).engine()
     return await _told(
         name,
         engine.open_breaker(name, span=optional(asked.duration), reason=asked.reason, **_terms(request)),
@@ -84,10 +86,10 @@ async def open_breaker(request: Request, name: NamePath, body: PauseAsked | None
     "/breakers/{name}/close",
     response_model=BreakerView,
     summary="Let calls to it begin again, without trials",
-    **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
+    **allows(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
 )
-async def close_breaker(request: Request, name: NamePath, body: Reason | None = None) -> Response:
-    reason, engine = (body or Reason()).reason, await app_of(request).engine()
+async def close_breaker(request: Request, name: NamePath, body: ReasonRequest | None = None) -> Response:
+    reason, engine = (body or ReasonRequest()).reason, await app_of(request).engine()
     return await _told(name, engine.close_breaker(name, reason=reason, **_terms(request)))
 
 
@@ -95,10 +97,10 @@ async def close_breaker(request: Request, name: NamePath, body: Reason | None = 
     "/breakers/{name}/trial",
     response_model=BreakerView,
     summary="Let its trials begin now",
-    **does(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
+    **allows(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
 )
-async def try_breaker(request: Request, name: NamePath, body: Reason | None = None) -> Response:
-    reason, engine = (body or Reason()).reason, await app_of(request).engine()
+async def try_breaker(request: Request, name: NamePath, body: ReasonRequest | None = None) -> Response:
+    reason, engine = (body or ReasonRequest()).reason, await app_of(request).engine()
     return await _told(name, engine.try_breaker(name, reason=reason, **_terms(request)))
 
 
@@ -117,7 +119,7 @@ async def _told(name: str, forcing: Awaitable[Breaker]) -> Response:
     return answer({"dependency": name, **_breaker(changed)}, headers={"ETag": _tag(changed)})
 
 
-async def _find(request: Request, name: str) -> Outlook | None:
+async def _find(request: Request, name: str) -> DependencyState | None:
     return next((one for one in await app_of(request).breakers() if one.dependency.label == name), None)
 
 
@@ -136,7 +138,7 @@ def _breaker(breaker: Breaker) -> dict[str, Any]:
     }
 
 
-def _outlook(outlook: Outlook) -> dict[str, Any]:
+def _outlook(outlook: DependencyState) -> dict[str, Any]:
     return {
         "dependency": outlook.dependency.label,
         **_breaker(outlook.breaker),

@@ -4,7 +4,7 @@ uvicorn closes connections that are idle between requests. It waits forever for 
 any size (with httptools), and `close()` waits forever for a client that does not read. Each such connection holds a file
 descriptor and memory of the process.
 
-`Connection` stands between the transport and uvicorn's protocol and uses only asyncio's own methods. Where a request begins
+`ClientConnection` stands between the transport and uvicorn's protocol and uses only asyncio's own methods. Where a request begins
 and ends is reported by `holdfast.server.headers`, which finds the connection in the request's scope.
 """
 
@@ -38,13 +38,13 @@ _TOO_LONG = (
 )
 
 
-def connection_of(scope: MutableMapping[str, Any]) -> Connection | None:
+def connection_of(scope: MutableMapping[str, Any]) -> ClientConnection | None:
     """Return the connection that a request came by; None where another server than `serve` runs the application."""
     found = (scope.get("state") or {}).get(KEY)
-    return found if isinstance(found, Connection) else None
+    return found if isinstance(found, ClientConnection) else None
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """A protocol around uvicorn's own, with whichever parser is installed."""
 
     inner_class: Any = AutoHTTPProtocol

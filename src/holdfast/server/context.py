@@ -1,5 +1,5 @@
 """What the routes of one API share: the app they open, who asks, and how often. Routes are for all APIs of a process; each has
-a `Door` of its own, which they find by the request."""
+a `ApiContext` of its own, which they find by the request."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from holdfast.app import Holdfast
 from holdfast.domain.access import Action
 from holdfast.domain.limits import Rate
 from holdfast.engine.ports import Clock, Store
-from holdfast.server.access import CALLER, Keys, WithoutKey
+from holdfast.server.access import CALLER, KeyCache, WithoutKey
 from holdfast.server.body_limits import HEADERS
-from holdfast.server.event_reader import Feed
+from holdfast.server.event_reader import EventReader
 from holdfast.server.pagination import Pages
-from holdfast.server.rate_limits import Rates
+from holdfast.server.rate_limits import RateLimits
 from holdfast.server.rendering import Renderer
 from holdfast.wiring import thread_pool
 
@@ -21,13 +21,13 @@ from holdfast.wiring import thread_pool
 _RENDERING = 2
 
 
-class Door:
+class ApiContext:
     def __init__(self, app: Holdfast, clock: Clock, *, rate: Rate | None, without_key: WithoutKey) -> None:
         self.app, self.clock = app, clock
-        self.keys = Keys(app, clock, without_key)
-        self.rates = None if rate is None else Rates(app, clock, rate)
+        self.keys = KeyCache(app, clock, without_key)
+        self.rates = None if rate is None else RateLimits(app, clock, rate)
         self.pages = Pages(app.url)
-        self.feed = Feed(app, clock)
+        self.feed = EventReader(app, clock)
         self.renderer = Renderer(thread_pool(_RENDERING))
         self.metrics = app.metrics  # counts from now on, not from the first scrape on
 

@@ -26,8 +26,8 @@ from holdfast.server.jobs import (
 from holdfast.server.pagination import CursorQuery, LimitQuery, capped
 from holdfast.server.problems import Problem
 from holdfast.server.rendering import PIECE
-from holdfast.server.responses import answer, proviso_of, tag_of
-from holdfast.server.routing import app_of, caller_of, does, door_of, router
+from holdfast.server.responses import answer, precondition_of, tag_of
+from holdfast.server.routing import allows, app_of, caller_of, context_of, router
 from holdfast.server.views import dead_letter_view, group_view, traceback_of
 
 Moment = Annotated[types.Moment | None, Query()]
@@ -40,7 +40,7 @@ routes = router("dead letters")
     "/dead-letters",
     response_model=models.DeadLetterPage,
     summary="Dead letters by filter, oldest first",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def list_dead_letters(
     request: Request,
@@ -67,7 +67,7 @@ async def list_dead_letters(
         died_before=died_before,
         internal=internal,
     )
-    door, with_args = door_of(request), include == "args"
+    door, with_args = context_of(request), include == "args"
     engine = await door.app.engine()
     shown, upcoming = await door.renderer.page(
         lambda after, limit: engine.dead_letters(where, after=after, limit=limit, contents=with_args),
@@ -85,7 +85,7 @@ async def list_dead_letters(
     "/dead-letters/groups",
     response_model=models.DeadLetterGroups,
     summary="Dead letters by their cause",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def list_dead_letter_groups(
     request: Request,
@@ -111,14 +111,16 @@ async def list_dead_letter_groups(
     "/dead-letters/{job_id}",
     response_model=models.DeadLetterView,
     summary="One dead letter, by its job's id",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def get_dead_letter(request: Request, job_id: JobIdPath, include: Include = None) -> Response:
     row, letter = await _letter(request, job_id)
-    attempts = await (await door_of(request).store()).attempts(row.id, after=row.epoch - 1)  # the last only
+    attempts = await (await context_of(request).store()).attempts(
+        row.id, after=row.epoch - 1
+    )  # the last only
     traceback = traceback_of(attempts[-1]) if attempts else None
     with_args, caller = include == "args", caller_of(request)
-    shown = await door_of(request).renderer.one(
+    shown = await context_of(request).renderer.one(
         lambda: dead_letter_view(letter, caller, with_args=with_args, traceback=traceback),
         letter.payload if with_args else None,
     )
@@ -127,12 +129,12 @@ async def get_dead_letter(request: Request, job_id: JobIdPath, include: Include 
 
 @routes.post(
     "/dead-letters/{job_id}/redrive",
-    response_model=models.Moved,
+    response_model=models.MovedJob,
     summary="Give it another life",
-    **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
+    **allows(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
 )
 async def redrive_dead_letter(
-    request: Request, job_id: JobIdPath, body: models.RedriveAsked | None = None
+    request: Request, job_id: JobIdPath, body: models.RedriveRequest | None = None
 ) -> Response:
     row, by = await reached(request, job_id), caller_of(request).name
     queue, engine = None if body is None else body.to_queue, await app_of(request).engine()
@@ -140,7 +142,7 @@ async def redrive_dead_letter(
     if caller_of(request).is_owner:
         must_be_declared(engine, queue)
     try:
-        await engine.redrive_one(row.id, by=by, queue=queue, proviso=proviso_of(request))
+        await engine.redrive_one(row.id, by=by, queue=queue, proviso=precondition_of(request))
     except Changed:
         raise
     except (Conflict, InsufficientCredits, QuotaExceeded):
@@ -153,14 +155,16 @@ async def redrive_dead_letter(
 
 @routes.post(
     "/dead-letters/{job_id}/discard",
-    response_model=models.Moved,
+    response_model=models.MovedJob,
     summary="Strike it; its job stays failed",
-    **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
+    **allows(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
 )
-async def discard_dead_letter(request: Request, job_id: JobIdPath, body: models.DiscardAsked) -> Response:
+async def discard_dead_letter(request: Request, job_id: JobIdPath, body: models.DiscardRequest) -> Response:
     row, by = await reached(request, job_id), caller_of(request).name
     try:
-        await (await door_of(request).store()).discard(row.id, by, body.reason, proviso=proviso_of(request))
+        await (await context_of(request).store()).discard(
+            row.id, by, body.reason, proviso=precondition_of(request)
+        )
     except Changed:
         raise
     except Conflict:

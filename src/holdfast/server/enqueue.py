@@ -13,16 +13,16 @@ from holdfast.domain.access import Action
 from holdfast.domain.job import Enqueued
 from holdfast.domain.job import NewJob as NewRow
 from holdfast.domain.moves import State
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.engine import permissions
 from holdfast.engine.api_store import Repeated
 from holdfast.engine.tasks import Task
 from holdfast.server.access import Caller
 from holdfast.server.idempotency import HEADER, KEPT_FOR, REPLAYED, named, reused
-from holdfast.server.models import EnqueuedPage, EnqueuedView, NewJob, NewJobs
+from holdfast.server.models import EnqueuedPage, EnqueuedView, JobRequest, JobsRequest
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer
-from holdfast.server.routing import PREFIX, app_of, caller_of, does, door_of, router
+from holdfast.server.routing import PREFIX, allows, app_of, caller_of, context_of, router
 
 _NO_OPTIONS = frozenset({"task", "args", "owner"})
 _TRACE = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -37,9 +37,9 @@ routes = router("jobs")
     response_model=EnqueuedView,
     responses={200: {"model": EnqueuedView, "description": "A twin stands in for the new job."}},
     summary="Enqueue a job",
-    **does(Action.ENQUEUE, 402, 409),
+    **allows(Action.ENQUEUE, 402, 409),
 )
-async def enqueue_job(request: Request, body: NewJob) -> Response:
+async def enqueue_job(request: Request, body: JobRequest) -> Response:
     row = _row(app_of(request), body, caller_of(request), _trace(request))
     answers, headers = await _send(request, "jobs", body, [row])
     [told] = await _told(request, answers)
@@ -52,9 +52,9 @@ async def enqueue_job(request: Request, body: NewJob) -> Response:
     status_code=201,
     response_model=EnqueuedPage,
     summary="Enqueue many jobs, all or none",
-    **does(Action.ENQUEUE, 402, 409),
+    **allows(Action.ENQUEUE, 402, 409),
 )
-async def enqueue_jobs(request: Request, body: NewJobs) -> Response:
+async def enqueue_jobs(request: Request, body: JobsRequest) -> Response:
     app, caller, trace = app_of(request), caller_of(request), _trace(request)
     rows = [_row(app, one, caller, trace) for one in body.jobs]
     answers, headers = await _send(request, "jobs/batch", body, rows)
@@ -67,7 +67,7 @@ def _trace(request: Request) -> str | None:
     return given if _TRACE.fullmatch(given) else None
 
 
-def _row(app: Holdfast, body: NewJob, caller: Caller, trace: str | None) -> NewRow:
+def _row(app: Holdfast, body: JobRequest, caller: Caller, trace: str | None) -> NewRow:
     """Bound and checked as `task.enqueue` does."""
     task = _task(app, body, caller)
     options: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set - _NO_OPTIONS}
@@ -82,13 +82,13 @@ def _row(app: Holdfast, body: NewJob, caller: Caller, trace: str | None) -> NewR
     return row
 
 
-def _task(app: Holdfast, body: NewJob, caller: Caller) -> Task[Any, Any]:
+def _task(app: Holdfast, body: JobRequest, caller: Caller) -> Task[Any, Any]:
     """The task, where the caller may enqueue it, and in this queue."""
     name = body.task
     permissions.must_not_be_internal(name)
     if name not in app.tasks:
         listed = permissions.open_tasks(app) if caller.is_owner else permissions.outside_tasks(app)
-        raise Problem("UNKNOWN_TASK", f"no task named {name[:100]!r}; {near(name[:100], listed)}")
+        raise Problem("UNKNOWN_TASK", f"no task named {name[:100]!r}; {suggest(name[:100], listed)}")
     if caller.is_owner:
         permissions.must_be_open(app, name)
         permissions.must_be_declared(app, body.queue, body.shard)
@@ -96,7 +96,7 @@ def _task(app: Holdfast, body: NewJob, caller: Caller) -> Task[Any, Any]:
 
 
 async def _send(
-    request: Request, route: str, body: NewJob | NewJobs, rows: list[NewRow]
+    request: Request, route: str, body: JobRequest | JobsRequest, rows: list[NewRow]
 ) -> tuple[list[Enqueued], dict[str, str]]:
     """The answers for *rows*, and the headers that tell whether they are the first ones'."""
     if HEADER not in request.headers:
@@ -116,7 +116,7 @@ async def _told(request: Request, answers: list[Enqueued]) -> list[dict[str, Any
     for one in answers:
         state: str = State.QUEUED
         if one.duplicate:
-            twin = await (await door_of(request).store()).job(one.id)
+            twin = await (await context_of(request).store()).job(one.id)
             state = State.QUEUED if twin is None else twin.state
         told.append({"id": one.id, "state": state, "duplicate": one.duplicate})
     return told

@@ -25,7 +25,7 @@ from holdfast.engine.ports import Clock, Store
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.webhooks.envelope import enveloped
-from holdfast.webhooks.job_owners import Subjects
+from holdfast.webhooks.job_owners import JobOwners
 
 log = Log("holdfast.server")
 
@@ -41,7 +41,7 @@ MOST_EVENTS, MOST_BYTES = 10_000, 16_000_000
 READERS = 4
 
 
-class Told(NamedTuple):
+class StreamedEvent(NamedTuple):
     """An event as it is sent."""
 
     id: int
@@ -51,16 +51,16 @@ class Told(NamedTuple):
     text: bytes
 
 
-class News(NamedTuple):
-    events: Sequence[Told]
+class NewEvents(NamedTuple):
+    events: Sequence[StreamedEvent]
     position: int  #: how far this goes; what is behind it was not looked at yet
     reset: bool = False  #: what came before was removed from the log: something is missing
 
 
-class Feed:
+class EventReader:
     def __init__(self, app: Holdfast, clock: Clock) -> None:
         self._app, self._clock = app, clock
-        self._recent: list[Told] = []
+        self._recent: list[StreamedEvent] = []
         self._bytes = 0
         self._low = 0  #: of what is newer, all is in `_recent`
         self.position = 0
@@ -71,7 +71,7 @@ class Feed:
         self._moved = asyncio.Event()
         self._readers = asyncio.Semaphore(READERS)
         self.is_closed = False
-        self._subjects: Subjects | None = None
+        self._subjects: JobOwners | None = None
 
     def close(self) -> None:
         """Let all streams end: the server stops."""
@@ -104,7 +104,7 @@ class Feed:
         found = await (await self._store()).events(after=number - 1, limit=1)
         return bool(found) and found[0].id == number
 
-    async def news(self, after: int, job_id: JobId | None = None, *, seconds: float) -> News:
+    async def news(self, after: int, job_id: JobId | None = None, *, seconds: float) -> NewEvents:
         """What happened behind *after*, to any job or to this one; nothing, if that takes longer than *seconds*."""
         if not self._is_begun or after >= self.position:
             moved = self._moved
@@ -112,44 +112,44 @@ class Feed:
                 async with asyncio.timeout(seconds):
                     await moved.wait()
             except TimeoutError:
-                return News((), after)
+                return NewEvents((), after)
         if not self._is_begun or after >= self.position:
-            return News((), after)
+            return NewEvents((), after)
         if after >= self._low:
             first = bisect_right(self._recent, after, key=_number)
             found = self._recent[first : first + PORTION]
-            return News(found, found[-1].id if len(found) == PORTION else self.position)
+            return NewEvents(found, found[-1].id if len(found) == PORTION else self.position)
         async with self._readers:
             return await (self._read(after) if job_id is None else self._read_job(after, job_id))
 
     # -- from the store -----------------------------------------------------------------------------------------------
-    async def _read(self, after: int) -> News:
+    async def _read(self, after: int) -> NewEvents:
         """A page from the store. The event that *after* names is asked for too: where it is gone, so may others be."""
         store = await self._store()
         found = await store.events(after=max(after - 1, 0), limit=PORTION)
         if after > 0:
             if not found or found[0].id != after:
-                return News((), self.position, reset=True)
+                return NewEvents((), self.position, reset=True)
             found = found[1:]
         if not found:  # of a log that is empty again
-            return News((), self.position)
-        return News(await self._written(found), found[-1].id)
+            return NewEvents((), self.position)
+        return NewEvents(await self._written(found), found[-1].id)
 
-    async def _read_job(self, after: int, job_id: JobId) -> News:
+    async def _read_job(self, after: int, job_id: JobId) -> NewEvents:
         """All that happened to this job, up to where the log has been read: behind that, it may not be complete."""
         store, position = await self._store(), self.position
         if after > 0 and not await self.knows(after):
-            return News((), position, reset=True)
+            return NewEvents((), position, reset=True)
         found = await store.events(after=after, limit=PORTION, job_id=job_id)
         past = [event for event in found if event.id <= position]
-        return News(await self._written(past), past[-1].id if len(past) == PORTION else position)
+        return NewEvents(await self._written(past), past[-1].id if len(past) == PORTION else position)
 
     async def _store(self) -> Store:
         return (await self._app.engine()).store
 
-    async def _written(self, events: Sequence[Event]) -> list[Told]:
+    async def _written(self, events: Sequence[Event]) -> list[StreamedEvent]:
         if self._subjects is None:
-            self._subjects = Subjects(await self._store())
+            self._subjects = JobOwners(await self._store())
         known = await self._subjects.of(events)
         return [_write(event, known[event.job_id]) for event in events]
 
@@ -201,10 +201,10 @@ class Feed:
         moved.set()
 
 
-def _number(told: Told) -> int:
+def _number(told: StreamedEvent) -> int:
     return told.id
 
 
-def _write(event: Event, subject: Subject) -> Told:
+def _write(event: Event, subject: Subject) -> StreamedEvent:
     text = b"id: %d\ndata: %b\n\n" % (event.id, enveloped(event, subject))
-    return Told(event.id, event.kind, event.job_id, subject.owner, text)
+    return StreamedEvent(event.id, event.kind, event.job_id, subject.owner, text)

@@ -9,7 +9,7 @@ from ipaddress import IPv6Address
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.server.connection import Connection, connection_of
+from holdfast.server.connection import ClientConnection, connection_of
 
 _NAME_AND_PORT = re.compile(rb"(?:\[([0-9A-Fa-f:.]{2,45})\]|[A-Za-z0-9._~-]{1,255})(?::[0-9]{0,5})?")
 _ORIGIN = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]{0,30}://([^/]*)")
@@ -40,7 +40,7 @@ def is_origin(value: bytes) -> bool:
     return value == b"null" or (found is not None and (not found[1] or is_host(found[1])))
 
 
-class Guard:
+class HeaderGuard:
     """Stands around *app*. More than *most_requests* at a time are answered 503."""
 
     def __init__(self, app: ASGIApp, *, most_requests: int | None = None) -> None:
@@ -96,7 +96,7 @@ class Guard:
         return None
 
 
-def _receiving(receive: Receive, connection: Connection) -> Receive:
+def _receiving(receive: Receive, connection: ClientConnection) -> Receive:
     async def receiving() -> Message:
         connection.wait_for_body()
         message = await receive()
@@ -106,7 +106,7 @@ def _receiving(receive: Receive, connection: Connection) -> Receive:
     return receiving
 
 
-def _sending(send: Send, connection: Connection, request: int) -> Send:
+def _sending(send: Send, connection: ClientConnection, request: int) -> Send:
     async def sending(message: Message) -> None:
         await send(message)
         if message["type"] == "http.response.body" and not message.get("more_body", False):

@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from holdfast.domain.access import Action
 from holdfast.domain.health import Health, Level
 from holdfast.engine.health_inputs import not_ready
-from holdfast.server.routing import PREFIX, app_of, does, router
+from holdfast.server.routing import PREFIX, allows, app_of, router
 
 
 class CheckView(pydantic.BaseModel):
@@ -41,7 +41,7 @@ class HealthView(pydantic.BaseModel):
 routes = router("watching", prefix="")
 
 
-@routes.get("/livez", operation_id="get_liveness", response_class=PlainTextResponse, **does(None))
+@routes.get("/livez", operation_id="get_liveness", response_class=PlainTextResponse, **allows(None))
 async def get_liveness() -> Response:
     """200: the process answers."""
     return PlainTextResponse("alive\n")
@@ -52,7 +52,7 @@ async def get_liveness() -> Response:
     operation_id="get_readiness",
     response_class=PlainTextResponse,
     responses={503: {"description": "Not ready, and why.", "content": {"text/plain": {}}}},
-    **does(None),
+    **allows(None),
 )
 async def get_readiness(request: Request) -> Response:
     """200: the database answers within a second and has the right schema. 503: it does not."""
@@ -65,7 +65,7 @@ async def get_readiness(request: Request) -> Response:
     operation_id="get_health",
     response_model=HealthView,
     responses={503: {"model": HealthView, "description": "A check fails."}},
-    **does(Action.LOOK),
+    **allows(Action.LOOK),
 )
 async def get_health(request: Request, response: Response) -> HealthView:
     """Whether jobs get done: queues, duties, breakers, pauses, each with its threshold. 503 when a check fails."""

@@ -22,7 +22,7 @@ from fastapi import HTTPException, Response
 from fastapi import Request as HttpRequest
 from fastapi.exceptions import RequestValidationError
 
-from holdfast.engine.api_store import Kept, Request
+from holdfast.engine.api_store import EarlierRequest, NamedRequest
 from holdfast.engine.ports import Store
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.logs import Log
@@ -48,7 +48,7 @@ _QUOTED = re.compile(rf'"({_PLAIN}(?:\\["\\]{_PLAIN})*)"')
 _BARE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
-def named(request: HttpRequest, caller: Caller, route: str, content: Any) -> Request:
+def named(request: HttpRequest, caller: Caller, route: str, content: Any) -> NamedRequest:
     """The name its sender gave a request, in the scope of route and sender. *content*: plain values."""
     given = request.headers.getlist(HEADER)
     name = _read(given[0]) if len(given) == 1 else None
@@ -58,7 +58,7 @@ def named(request: HttpRequest, caller: Caller, route: str, content: Any) -> Req
             f'Idempotency-Key is one text of 1 to {_LONGEST} printable ASCII characters, e.g. "8e03978e"',
         )
     digest = blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=16).digest()
-    return Request(f"{route} {caller.scope}", name, digest)
+    return NamedRequest(f"{route} {caller.scope}", name, digest)
 
 
 def _read(value: str) -> str | None:
@@ -82,7 +82,7 @@ def reused() -> Problem:
 
 async def once(
     store: Store,
-    name: Request,
+    name: NamedRequest,
     holder: str,
     request: HttpRequest,
     handle: Callable[[HttpRequest], Awaitable[Response]],
@@ -91,7 +91,7 @@ async def once(
 ) -> Response:
     """What *handle* answers; or, where a request of this *name* was answered before, the same again."""
     found = await store.begin_request(name, holder, span=TAKES_AT_MOST, keep=KEPT_FOR)
-    if isinstance(found, Kept):
+    if isinstance(found, EarlierRequest):
         return _again(name, found)
     request.scope[TOKEN] = found.token
     try:
@@ -108,7 +108,7 @@ async def once(
     return made
 
 
-def _again(name: Request, kept: Kept) -> Response:
+def _again(name: NamedRequest, kept: EarlierRequest) -> Response:
     if kept.fingerprint != name.fingerprint:
         raise reused()
     if kept.answer is None:

@@ -10,8 +10,8 @@ from pydantic import Field
 from holdfast.errors import BadSignature
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer
-from holdfast.server.routing import app_of, does, router
-from holdfast.server.types import Told
+from holdfast.server.routing import allows, app_of, router
+from holdfast.server.types import ResponseModel
 from holdfast.server.webhooks import WebhookId
 from holdfast.webhooks.inbound import NotYours
 
@@ -30,7 +30,7 @@ _DESCRIBED: dict[str, Any] = {
 }
 
 
-class Accepted(Told):
+class Accepted(ResponseModel):
     job_id: str = Field(description="The job that will be retried.")
 
 
@@ -42,7 +42,7 @@ routes = router("webhooks")
     status_code=202,
     response_model=Accepted,
     summary="Ask for a retry by a signed message",
-    **does(None, 401, 403, 409, openapi_extra=_DESCRIBED),
+    **allows(None, 401, 403, 409, openapi_extra=_DESCRIBED),
 )
 async def receive_webhook(request: Request, webhook_id: WebhookId) -> Response:
     headers = {name: request.headers.get(name, "") for name in _SIGNED}

@@ -17,8 +17,8 @@ from holdfast.server import models, types
 from holdfast.server.pagination import CursorQuery, LimitQuery, capped
 from holdfast.server.problems import Problem
 from holdfast.server.rendering import fitting
-from holdfast.server.responses import answer, is_known, proviso_of, tag_of
-from holdfast.server.routing import app_of, caller_of, does, door_of, router
+from holdfast.server.responses import answer, is_known, precondition_of, tag_of
+from holdfast.server.routing import allows, app_of, caller_of, context_of, router
 from holdfast.server.views import attempt_view, event_view, job_view, late_result_view
 from holdfast.webhooks.delivery import tested_webhook
 
@@ -84,7 +84,7 @@ routes = router("jobs")
     "/jobs",
     response_model=models.JobPage,
     summary="Jobs by filter, newest first",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def list_jobs(
     request: Request,
@@ -114,7 +114,7 @@ async def list_jobs(
         created_before=created_before,
         internal=internal,
     )
-    pages = door_of(request).pages
+    pages = context_of(request).pages
     after = pages.open(cursor, "jobs", where, caller.owner)
     engine = await app_of(request).engine()
     page = await engine.jobs(where, after=after, limit=capped(limit), contents=False)
@@ -130,7 +130,7 @@ async def list_jobs(
     response_model=models.JobView,
     responses={304: {"description": "You have this version (`If-None-Match`)."}},
     summary="One job",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def get_job(request: Request, job_id: JobIdPath, include: Include = None) -> Response:
     row = await readable(request, job_id)
@@ -138,7 +138,7 @@ async def get_job(request: Request, job_id: JobIdPath, include: Include = None) 
     if is_known(request, tag["ETag"]):
         return Response(status_code=304, headers=tag)
     with_args = include == "args"
-    shown = await door_of(request).renderer.one(
+    shown = await context_of(request).renderer.one(
         lambda: job_view(row, with_result=True, with_args=with_args),
         row.payload if with_args else None,
         row.result,
@@ -150,13 +150,13 @@ async def get_job(request: Request, job_id: JobIdPath, include: Include = None) 
     "/jobs/{job_id}/events",
     response_model=models.EventPage,
     summary="What happened to it, oldest first",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def get_job_events(
     request: Request, job_id: JobIdPath, cursor: CursorQuery = None, limit: LimitQuery = 100
 ) -> Response:
     await readable(request, job_id)
-    app, door, most = app_of(request), door_of(request), capped(limit)
+    app, door, most = app_of(request), context_of(request), capped(limit)
     shown, upcoming = await door.renderer.page(
         lambda after, limit: app.events(after=int(after or 0), limit=limit, job_id=job_id),
         event_view,
@@ -172,12 +172,12 @@ async def get_job_events(
     "/jobs/{job_id}/attempts",
     response_model=models.Attempts,
     summary="Its attempts, each with what it came to",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def get_job_attempts(
     request: Request, job_id: JobIdPath, cursor: CursorQuery = None, limit: LimitQuery = 100
 ) -> Response:
-    row, door, caller = await readable(request, job_id), door_of(request), caller_of(request)
+    row, door, caller = await readable(request, job_id), context_of(request), caller_of(request)
     store = await door.store()
     shown, upcoming = await door.renderer.page(
         lambda after, limit: store.attempts(row.id, after=int(after or 0), limit=limit),
@@ -194,12 +194,12 @@ async def get_job_attempts(
     "/jobs/{job_id}/late-results",
     response_model=models.LateResults,
     summary="Results that came after its end, and had no effect",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def get_job_late_results(
     request: Request, job_id: JobIdPath, cursor: CursorQuery = None, limit: LimitQuery = 100
 ) -> Response:
-    row, door = await readable(request, job_id), door_of(request)
+    row, door = await readable(request, job_id), context_of(request)
     store = await door.store()
     shown, upcoming = await door.renderer.page(
         lambda after, limit: store.late_results(
@@ -218,7 +218,7 @@ async def get_job_late_results(
     "/jobs/{job_id}/result",
     response_model=models.ResultView,
     summary="Its result",
-    **does(Action.SEE, 409),
+    **allows(Action.SEE, 409),
 )
 async def get_job_result(request: Request, job_id: JobIdPath) -> Response:
     row = await readable(request, job_id)
@@ -235,7 +235,7 @@ async def get_job_result(request: Request, job_id: JobIdPath) -> Response:
     "/jobs/{job_id}/explain",
     response_model=models.ExplanationView,
     summary="Why it is not running, and when it is expected to",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def explain_job(request: Request, job_id: JobIdPath) -> Response:
     await readable(request, job_id)
@@ -254,26 +254,28 @@ async def explain_job(request: Request, job_id: JobIdPath) -> Response:
     "/jobs/{job_id}/retry",
     response_model=models.Retried,
     summary="Run a failed, cancelled, waiting or stuck job now",
-    **does(Action.STEER, 402, 409, 412, openapi_extra=IF_MATCH),
+    **allows(Action.STEER, 402, 409, 412, openapi_extra=IF_MATCH),
 )
-async def retry_job(request: Request, job_id: JobIdPath, body: models.RetryAsked | None = None) -> Response:
+async def retry_job(request: Request, job_id: JobIdPath, body: models.RetryRequest | None = None) -> Response:
     must_run_again(request, await reached(request, job_id))
     step, by = None if body is None else body.from_step, caller_of(request).name
     engine = await app_of(request).engine()
     args = None if body is None else body.args
-    place = await engine.retry(job_id, by=by, from_step=step, args=args, proviso=proviso_of(request))
+    place = await engine.retry(job_id, by=by, from_step=step, args=args, proviso=precondition_of(request))
     return answer({"id": job_id, "state": State.QUEUED, "queue_position": place})
 
 
 @routes.post(
     "/jobs/{job_id}/cancel",
-    response_model=models.Moved,
+    response_model=models.MovedJob,
     summary="Cancel a queued or running job",
-    **does(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
+    **allows(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
 )
-async def cancel_job(request: Request, job_id: JobIdPath, body: models.Reason | None = None) -> Response:
+async def cancel_job(
+    request: Request, job_id: JobIdPath, body: models.ReasonRequest | None = None
+) -> Response:
     await reached(request, job_id)
     reason, by = "" if body is None else body.reason, caller_of(request).name
     engine = await app_of(request).engine()
-    await engine.cancel(job_id, by=by, reason=reason, proviso=proviso_of(request))
+    await engine.cancel(job_id, by=by, reason=reason, proviso=precondition_of(request))
     return answer({"id": job_id, "state": State.CANCELLED})

@@ -10,14 +10,14 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from holdfast.domain.access import AccessKey, Action, Role
 from holdfast.server.responses import answer, token_of
-from holdfast.server.routing import app_of, does, door_of, router
-from holdfast.server.types import Asked, Span, Told, Word, printable
+from holdfast.server.routing import allows, app_of, context_of, router
+from holdfast.server.types import RequestModel, ResponseModel, Span, Word, printable
 
 KeyIdPath = Annotated[str, Path(description="The key's id, not its secret.", max_length=100)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(printable)]
 
 
-class KeyView(Told):
+class KeyView(ResponseModel):
     id: str
     name: str
     role: Role
@@ -32,11 +32,11 @@ class NewKeyView(KeyView):
     secret: str = Field(description="Kept nowhere: this is the only time it is told.", examples=["hf_…"])
 
 
-class Keys(Told):
+class Keys(ResponseModel):
     keys: list[KeyView]
 
 
-class NewKey(Asked):
+class KeyRequest(RequestModel):
     model_config = ConfigDict(
         json_schema_extra={
             "if": {"properties": {"role": {"const": "owner"}}},
@@ -51,15 +51,15 @@ class NewKey(Asked):
     lasts: Span | None = Field(default=None, description="After it the key ends; null: it does not.")
 
 
-class RevokeAsked(Asked):
+class RevokeKeyRequest(RequestModel):
     after: Span | None = Field(default=None, description="Not now, but after this while.")
 
 
-class RotateAsked(Asked):
+class RotateKeyRequest(RequestModel):
     overlap: Span = Field(default="24h", description="How long the old key stays good beside the new one.")
 
 
-class Revoked(Told):
+class RevokedKey(ResponseModel):
     id: str
     revoked: bool
 
@@ -71,7 +71,7 @@ routes = router("keys")
     "/keys",
     response_model=Keys,
     summary="All keys, those that ended too; oldest first",
-    **does(Action.ADMINISTER),
+    **allows(Action.ADMINISTER),
 )
 async def list_keys(request: Request) -> Response:
     return answer({"keys": [_view(key) for key in await app_of(request).keys()]})
@@ -82,25 +82,25 @@ async def list_keys(request: Request) -> Response:
     status_code=201,
     response_model=NewKeyView,
     summary="Make a key",
-    **does(Action.ADMINISTER),
+    **allows(Action.ADMINISTER),
 )
-async def create_key(request: Request, body: NewKey) -> Response:
+async def create_key(request: Request, body: KeyRequest) -> Response:
     made = await app_of(request).create_key(
         body.role, owner=body.owner, name=body.name, lasts=body.lasts, token=token_of(request)
     )
-    door_of(request).keys.forget()
+    context_of(request).keys.forget()
     return answer(_new(*made), 201)
 
 
 @routes.post(
     "/keys/{key_id}/revoke",
-    response_model=Revoked,
+    response_model=RevokedKey,
     summary="End a key; other servers may believe it for some seconds more",
-    **does(Action.ADMINISTER),
+    **allows(Action.ADMINISTER),
 )
-async def revoke_key(request: Request, key_id: KeyIdPath, body: RevokeAsked | None = None) -> Response:
+async def revoke_key(request: Request, key_id: KeyIdPath, body: RevokeKeyRequest | None = None) -> Response:
     await app_of(request).revoke_key(key_id, after=0 if body is None or body.after is None else body.after)
-    door_of(request).keys.forget()
+    context_of(request).keys.forget()
     return answer({"id": key_id, "revoked": True})
 
 
@@ -109,12 +109,12 @@ async def revoke_key(request: Request, key_id: KeyIdPath, body: RevokeAsked | No
     status_code=201,
     response_model=NewKeyView,
     summary="Make a key in the place of another, which stays good for a while",
-    **does(Action.ADMINISTER),
+    **allows(Action.ADMINISTER),
 )
-async def rotate_key(request: Request, key_id: KeyIdPath, body: RotateAsked | None = None) -> Response:
-    overlap = (body or RotateAsked()).overlap
+async def rotate_key(request: Request, key_id: KeyIdPath, body: RotateKeyRequest | None = None) -> Response:
+    overlap = (body or RotateKeyRequest()).overlap
     made = await app_of(request).rotate_key(key_id, overlap=overlap, token=token_of(request))
-    door_of(request).keys.forget()
+    context_of(request).keys.forget()
     return answer(_new(*made), 201)
 
 

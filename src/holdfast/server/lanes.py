@@ -16,12 +16,12 @@ from holdfast.errors import UsageError
 from holdfast.server.pagination import LimitQuery, NameCursorQuery, capped
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer
-from holdfast.server.routing import app_of, caller_of, does, door_of, router
-from holdfast.server.types import Asked, Note, Span, Told, Word
+from holdfast.server.routing import allows, app_of, caller_of, context_of, router
+from holdfast.server.types import Note, RequestModel, ResponseModel, Span, Word
 from holdfast.server.views import held_view
 
 
-class HeldView(Told):
+class HeldView(ResponseModel):
     kind: ScopeKind
     name: str
     cause: str
@@ -31,7 +31,7 @@ class HeldView(Told):
     at: datetime
 
 
-class QueueView(Told):
+class QueueView(ResponseModel):
     name: str
     tasks: list[str]
     waiting: int
@@ -39,12 +39,12 @@ class QueueView(Told):
     held: HeldView | None
 
 
-class Queues(Told):
+class Queues(ResponseModel):
     queues: list[QueueView]
     next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
 
-class LaneView(Told):
+class LaneView(ResponseModel):
     label: str = Field(examples=["convert/convert@gateway"])
     queue: str
     task: str
@@ -57,38 +57,38 @@ class LaneView(Told):
     in_flight: int | None
 
 
-class Lanes(Told):
+class Lanes(ResponseModel):
     lanes: list[LaneView]
     next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
 
-class Holds(Told):
+class Holds(ResponseModel):
     holds: list[HeldView]
 
 
-class PauseAsked(Asked):
+class PauseRequest(RequestModel):
     duration: Span | None = Field(
         default=None, description="After it, work resumes by itself; null: when resumed."
     )
     reason: Note = ""
 
 
-class ScopeAsked(Asked):
+class ScopeRequest(RequestModel):
     kind: ScopeKind
     name: Word = Field(examples=["convert"])
 
 
-class PauseScope(ScopeAsked, PauseAsked):
+class PauseScopeRequest(ScopeRequest, PauseRequest):
     """What to pause: a queue, task, lane, dependency, schedule or duty."""
 
 
-class Paused(Told):
+class Paused(ResponseModel):
     kind: ScopeKind
     name: str
     paused: bool
 
 
-class Resumed(Told):
+class Resumed(ResponseModel):
     kind: ScopeKind
     name: str
     resumed: bool = Field(description="Whether there was a pause to end.")
@@ -97,8 +97,8 @@ class Resumed(Told):
 NamePath = Annotated[str, Path(description="Its name.", examples=["convert"], max_length=500)]
 
 
-async def pause(request: Request, kind: ScopeKind, name: str, body: PauseAsked | None) -> Response:
-    asked = body or PauseAsked()
+async def pause(request: Request, kind: ScopeKind, name: str, body: PauseRequest | None) -> Response:
+    asked = body or PauseRequest()
     try:
         await app_of(request).pause(
             name, kind=kind, duration=asked.duration, reason=asked.reason, by=caller_of(request).name
@@ -119,44 +119,44 @@ async def resume(request: Request, kind: ScopeKind, name: str) -> Response:
 routes = router("lanes")
 
 
-@routes.get("/queues", response_model=Queues, summary="How queues stand", **does(Action.LOOK))
+@routes.get("/queues", response_model=Queues, summary="How queues stand", **allows(Action.LOOK))
 async def list_queues(request: Request, cursor: NameCursorQuery = None, limit: LimitQuery = 100) -> Response:
-    pages, most = door_of(request).pages, capped(limit)
+    pages, most = context_of(request).pages, capped(limit)
     found = await app_of(request).queues(after=pages.open(cursor, "queues"), limit=most)
     upcoming = found[-1].name if len(found) == most else None
     return answer({"queues": [_view(row) for row in found], "next": pages.seal(upcoming, "queues")})
 
 
-@routes.get("/lanes", response_model=Lanes, summary="How lanes stand", **does(Action.LOOK))
+@routes.get("/lanes", response_model=Lanes, summary="How lanes stand", **allows(Action.LOOK))
 async def list_lanes(request: Request, cursor: NameCursorQuery = None, limit: LimitQuery = 100) -> Response:
-    pages, most = door_of(request).pages, capped(limit)
+    pages, most = context_of(request).pages, capped(limit)
     found = await app_of(request).lanes(after=pages.open(cursor, "lanes"), limit=most)
     upcoming = found[-1].label if len(found) == most else None
     return answer({"lanes": [_view(row) for row in found], "next": pages.seal(upcoming, "lanes")})
 
 
-@routes.get("/holds", response_model=Holds, summary="What is held now", **does(Action.LOOK))
+@routes.get("/holds", response_model=Holds, summary="What is held now", **allows(Action.LOOK))
 async def list_holds(request: Request) -> Response:
     return answer({"holds": [held_view(held) for held in await app_of(request).holds()]})
 
 
-@routes.post("/pause", response_model=Paused, summary="Start nothing more of it", **does(Action.OPERATE))
-async def pause_scope(request: Request, body: PauseScope) -> Response:
+@routes.post("/pause", response_model=Paused, summary="Start nothing more of it", **allows(Action.OPERATE))
+async def pause_scope(request: Request, body: PauseScopeRequest) -> Response:
     return await pause(request, body.kind, body.name, body)
 
 
-@routes.post("/resume", response_model=Resumed, summary="End a pause", **does(Action.OPERATE))
-async def resume_scope(request: Request, body: ScopeAsked) -> Response:
+@routes.post("/resume", response_model=Resumed, summary="End a pause", **allows(Action.OPERATE))
+async def resume_scope(request: Request, body: ScopeRequest) -> Response:
     return await resume(request, body.kind, body.name)
 
 
-@routes.post("/queues/{name}/pause", response_model=Paused, summary="Pause a queue", **does(Action.OPERATE))
-async def pause_queue(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
+@routes.post("/queues/{name}/pause", response_model=Paused, summary="Pause a queue", **allows(Action.OPERATE))
+async def pause_queue(request: Request, name: NamePath, body: PauseRequest | None = None) -> Response:
     return await pause(request, ScopeKind.QUEUE, name, body)
 
 
 @routes.post(
-    "/queues/{name}/resume", response_model=Resumed, summary="Resume a queue", **does(Action.OPERATE)
+    "/queues/{name}/resume", response_model=Resumed, summary="Resume a queue", **allows(Action.OPERATE)
 )
 async def resume_queue(request: Request, name: NamePath) -> Response:
     return await resume(request, ScopeKind.QUEUE, name)

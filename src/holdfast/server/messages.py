@@ -10,15 +10,15 @@ from fastapi import Path, Query, Request, Response
 from pydantic import Field
 
 from holdfast.domain.access import Action
-from holdfast.domain.outbox import LONGEST_NAME, Message, Standing
+from holdfast.domain.outbox import LONGEST_NAME, Message, MessageState
 from holdfast.errors import UnknownMessage
 from holdfast.server.jobs import One
-from holdfast.server.models import DiscardAsked
+from holdfast.server.models import DiscardRequest
 from holdfast.server.pagination import CursorQuery, LimitQuery, capped
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer
-from holdfast.server.routing import app_of, caller_of, does, door_of, router
-from holdfast.server.types import Told
+from holdfast.server.routing import allows, app_of, caller_of, context_of, router
+from holdfast.server.types import ResponseModel
 
 T = TypeVar("T")
 
@@ -27,12 +27,12 @@ MessagePath = Annotated[
 ]
 
 
-class MessageView(Told):
+class MessageView(ResponseModel):
     number: int = Field(description="The order in which they were stored.")
     id: str
     topic: str
     key: str | None
-    standing: Standing
+    standing: MessageState
     tries: int = Field(description="That failed.")
     error: str | None = Field(description="Of the last try, or why it is parked.")
     bytes: int = Field(description="Of its body.")
@@ -42,28 +42,28 @@ class MessageView(Told):
     settled_at: datetime | None = Field(description="When it was published or parked.")
 
 
-class WholeMessage(MessageView):
+class MessageWithBody(MessageView):
     body: str = Field(description="As text; what is none, as hexadecimal digits.")
     is_text: bool
 
 
-class MessagePage(Told):
+class MessagePage(ResponseModel):
     messages: list[MessageView]
     next: str | None
 
 
-class TopicView(Told):
+class TopicView(ResponseModel):
     topic: str
     waiting: int
     parked: int
     oldest_seconds: float | None = Field(description="How long the one that has waited longest has waited.")
 
 
-class Topics(Told):
+class Topics(ResponseModel):
     topics: list[TopicView]
 
 
-class MessageMoved(Told):
+class MovedMessage(ResponseModel):
     id: str
     standing: str = Field(
         description="waiting, parked, or discarded: then it is gone.", examples=["discarded"]
@@ -77,7 +77,7 @@ routes = router("messages")
     "/topics",
     response_model=Topics,
     summary="How topics stand in which a message waits or is parked",
-    **does(Action.LOOK),
+    **allows(Action.LOOK),
 )
 async def list_topics(request: Request) -> Response:
     lags = await app_of(request).message_lags()
@@ -100,18 +100,18 @@ async def list_topics(request: Request) -> Response:
     "/messages",
     response_model=MessagePage,
     summary="Messages by filter, oldest first",
-    **does(Action.LOOK),
+    **allows(Action.LOOK),
 )
 async def list_messages(
     request: Request,
     topic: One = None,
     key: One = None,
-    standing: Annotated[Standing | None, Query()] = None,
+    standing: Annotated[MessageState | None, Query()] = None,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> Response:
     of, most = ("messages", topic, key, standing, caller_of(request).owner), capped(limit)
-    app, door = app_of(request), door_of(request)
+    app, door = app_of(request), context_of(request)
     shown, upcoming = await door.renderer.page(
         lambda after, limit: app.messages(
             topic=topic, key=key, standing=standing, after=None if after is None else int(after), limit=limit
@@ -126,9 +126,9 @@ async def list_messages(
 
 @routes.get(
     "/messages/{message_id}",
-    response_model=WholeMessage,
+    response_model=MessageWithBody,
     summary="One message, with its body",
-    **does(Action.LOOK),
+    **allows(Action.LOOK),
 )
 async def get_message(request: Request, message_id: MessagePath) -> Response:
     found = await _known(app_of(request).message(message_id))
@@ -137,33 +137,33 @@ async def get_message(request: Request, message_id: MessagePath) -> Response:
 
 @routes.post(
     "/messages/{message_id}/replay",
-    response_model=MessageMoved,
+    response_model=MovedMessage,
     summary="Deliver a published or parked one once more, under its id",
-    **does(Action.OPERATE, 409),
+    **allows(Action.OPERATE, 409),
 )
 async def replay_message(request: Request, message_id: MessagePath) -> Response:
     await _known(app_of(request).replay_message(message_id))
-    return answer({"id": message_id, "standing": Standing.WAITING})
+    return answer({"id": message_id, "standing": MessageState.WAITING})
 
 
 @routes.post(
     "/messages/{message_id}/park",
-    response_model=MessageMoved,
+    response_model=MovedMessage,
     summary="Take a waiting one out of line until it is replayed",
-    **does(Action.OPERATE, 409),
+    **allows(Action.OPERATE, 409),
 )
-async def park_message(request: Request, message_id: MessagePath, body: DiscardAsked) -> Response:
+async def park_message(request: Request, message_id: MessagePath, body: DiscardRequest) -> Response:
     await _known(app_of(request).park_message(message_id, reason=body.reason))
-    return answer({"id": message_id, "standing": Standing.PARKED})
+    return answer({"id": message_id, "standing": MessageState.PARKED})
 
 
 @routes.post(
     "/messages/{message_id}/discard",
-    response_model=MessageMoved,
+    response_model=MovedMessage,
     summary="Give a parked one up, for good",
-    **does(Action.OPERATE, 409),
+    **allows(Action.OPERATE, 409),
 )
-async def discard_message(request: Request, message_id: MessagePath, body: DiscardAsked) -> Response:
+async def discard_message(request: Request, message_id: MessagePath, body: DiscardRequest) -> Response:
     by = caller_of(request).name
     await _known(app_of(request).discard_message(message_id, reason=body.reason, by=by))
     return answer({"id": message_id, "standing": "discarded"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request, Response
 
 from holdfast.domain.access import Action
-from holdfast.server.routing import does, door_of, router
+from holdfast.server.routing import allows, context_of, router
 
 routes = router("watching", prefix="")
 
@@ -15,9 +15,9 @@ routes = router("watching", prefix="")
     operation_id="get_metrics",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-    **does(Action.LOOK, 503),
+    **allows(Action.LOOK, 503),
 )
 async def get_metrics(request: Request) -> Response:
     """The metrics of this process and of the database, in the text format of Prometheus."""
-    body, kind = await door_of(request).metrics.text(request.headers.get("accept", ""))
+    body, kind = await context_of(request).metrics.text(request.headers.get("accept", ""))
     return Response(body, headers={"content-type": kind})

@@ -8,14 +8,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from holdfast.server.types import Asked, Moment, Note, Number, Span, Told, Word, not_both, printable
+from holdfast.server.types import (
+    Moment,
+    Note,
+    Number,
+    RequestModel,
+    ResponseModel,
+    Span,
+    Word,
+    not_both,
+    printable,
+)
 
 MOST_JOBS = 10_000
 _ID = "019a8f6e-2a53-7cc1-9d0e-5f1c7a0b3d42"
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
-class NewJob(Asked):
+class JobRequest(RequestModel):
     """A call of a task, to be done later."""
 
     task: Word = Field(
@@ -70,23 +80,25 @@ def _not_too_many(jobs: object) -> object:
     return jobs
 
 
-class NewJobs(Asked):
+class JobsRequest(RequestModel):
     """Many calls: all are stored, or none."""
 
-    jobs: Annotated[list[NewJob], Field(min_length=1, max_length=MOST_JOBS), BeforeValidator(_not_too_many)]
+    jobs: Annotated[
+        list[JobRequest], Field(min_length=1, max_length=MOST_JOBS), BeforeValidator(_not_too_many)
+    ]
 
 
-class EnqueuedView(Told):
+class EnqueuedView(ResponseModel):
     id: str = Field(examples=[_ID])
     state: str = Field(examples=["queued"])
     duplicate: bool = Field(description="A twin with the same dedupe key stands in for this call.")
 
 
-class EnqueuedPage(Told):
+class EnqueuedPage(ResponseModel):
     jobs: list[EnqueuedView]
 
 
-class JobView(Told):
+class JobView(ResponseModel):
     """A job as everyone sees it."""
 
     id: str = Field(examples=[_ID])
@@ -128,12 +140,12 @@ class JobView(Told):
     )
 
 
-class JobPage(Told):
+class JobPage(ResponseModel):
     jobs: list[JobView]
     next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
 
-class EventView(Told):
+class EventView(ResponseModel):
     id: str  #: a whole number, too large for the numbers of some languages
     at: datetime
     kind: str
@@ -143,12 +155,12 @@ class EventView(Told):
     meta: dict[str, Any]
 
 
-class EventPage(Told):
+class EventPage(ResponseModel):
     events: list[EventView]
     next: str | None
 
 
-class AttemptView(Told):
+class AttemptView(ResponseModel):
     epoch: int
     generation: int
     attempt: int
@@ -168,12 +180,12 @@ class AttemptView(Told):
     logs: list[str]
 
 
-class Attempts(Told):
+class Attempts(ResponseModel):
     attempts: list[AttemptView]
     next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
 
-class LateResultView(Told):
+class LateResultView(ResponseModel):
     epoch: int
     at: datetime
     reason: str
@@ -182,25 +194,25 @@ class LateResultView(Told):
     is_late: bool
 
 
-class LateResults(Told):
+class LateResults(ResponseModel):
     late_results: list[LateResultView]
     next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
 
-class ResultView(Told):
+class ResultView(ResponseModel):
     id: str
     state: str
     result: Any
 
 
-class ExplanationView(Told):
+class ExplanationView(ResponseModel):
     sentence: str = Field(examples=["It is due at 09:00:00 UTC (in 30s)."])
     reason: str
     facts: dict[str, Any]
     expected_at: datetime | None
 
 
-class RetryAsked(Asked):
+class RetryRequest(RequestModel):
     from_step: Word | None = Field(
         default=None, description="Forget this step and every one recorded after it."
     )
@@ -210,23 +222,23 @@ class RetryAsked(Asked):
     )
 
 
-class Retried(Told):
+class Retried(ResponseModel):
     id: str
     state: str
     queue_position: int
 
 
-class Reason(Asked):
+class ReasonRequest(RequestModel):
     reason: Note = ""
 
 
-class Moved(Told):
+class MovedJob(ResponseModel):
     id: str
     state: str
 
 
 # -- dead letters -----------------------------------------------------------------------------------------------------
-class DeadLetterView(Told):
+class DeadLetterView(ResponseModel):
     id: str = Field(description="The job's own id.")
     task: str
     queue: str
@@ -245,12 +257,12 @@ class DeadLetterView(Told):
     )
 
 
-class DeadLetterPage(Told):
+class DeadLetterPage(ResponseModel):
     dead_letters: list[DeadLetterView]
     next: str | None
 
 
-class DeadLetterGroupView(Told):
+class DeadLetterGroupView(ResponseModel):
     fingerprint: str
     task: str
     reason: str
@@ -261,15 +273,15 @@ class DeadLetterGroupView(Told):
     sample: str
 
 
-class DeadLetterGroups(Told):
+class DeadLetterGroups(ResponseModel):
     groups: list[DeadLetterGroupView]
 
 
-class RedriveAsked(Asked):
+class RedriveRequest(RequestModel):
     to_queue: Word | None = Field(
         default=None, description="Another queue than its own. A key of an owner names only declared ones."
     )
 
 
-class DiscardAsked(Asked):
+class DiscardRequest(RequestModel):
     reason: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(printable)]

@@ -17,14 +17,14 @@ from holdfast.engine.operations import Plan, begin
 from holdfast.engine.permissions import must_be_declared, only_open
 from holdfast.server.pagination import MOST, LimitQuery, capped
 from holdfast.server.responses import ONLY_LOOKED, answer, token_of
-from holdfast.server.routing import PREFIX, app_of, caller_of, does, router
-from holdfast.server.types import Asked, Moment, Note, Number, Told, Word, none_of, when
+from holdfast.server.routing import PREFIX, allows, app_of, caller_of, router
+from holdfast.server.types import Moment, Note, Number, RequestModel, ResponseModel, Word, none_of, when
 
 Some = Annotated[list[Word], Field(min_length=1, max_length=500)]
 OperationIdPath = Annotated[str, Path(description="The operation's id.", max_length=100)]
 
 
-class Doing(StrEnum):
+class OperationAction(StrEnum):
     """What can be done to everything that matches."""
 
     REDRIVE = "redrive"
@@ -33,7 +33,7 @@ class Doing(StrEnum):
     CANCEL = "cancel"
 
 
-class Where(Asked):
+class OperationFilter(RequestModel):
     """Which jobs (retry, cancel) or dead letters (redrive, discard); all that is given must match, nothing given is all."""
 
     ids: Some | None = None
@@ -77,11 +77,11 @@ _TOGETHER: list[Any] = [
 ]
 
 
-class NewOperation(Asked):
+class OperationRequest(RequestModel):
     model_config = ConfigDict(json_schema_extra={"allOf": _TOGETHER})
 
-    doing: Doing = Field(examples=["redrive"])
-    where: Where = Field(examples=[{"task": ["convert"], "reason": ["NETWORK"]}])
+    doing: OperationAction = Field(examples=["redrive"])
+    where: OperationFilter = Field(examples=[{"task": ["convert"], "reason": ["NETWORK"]}])
     rate: Annotated[float, Field(ge=SLOWEST, le=FASTEST), Number] | None = Field(
         default=None, description="At most so many a second."
     )
@@ -90,7 +90,7 @@ class NewOperation(Asked):
     dry_run: bool = Field(default=False, strict=True, description="Only count what matches.")
 
 
-class OperationView(Told):
+class OperationView(ResponseModel):
     id: str
     doing: str = Field(description="redrive, discard, retry, cancel or replay.")
     where: dict[str, Any] = Field(description="The filter; of a replay the webhook, `after` and `before`.")
@@ -107,12 +107,12 @@ class OperationView(Told):
     updated_at: datetime
 
 
-class Counted(Told):
+class MatchCount(ResponseModel):
     dry_run: bool
     matched: int
 
 
-class Operations(Told):
+class Operations(ResponseModel):
     operations: list[OperationView]
 
 
@@ -123,15 +123,15 @@ routes = router("operations")
     "/operations",
     status_code=202,
     response_model=OperationView,
-    responses={200: {"model": Counted, "description": "With `dry_run`: how many match."}},
+    responses={200: {"model": MatchCount, "description": "With `dry_run`: how many match."}},
     summary="Do it to everything that matches",
-    **does(Action.STEER),
+    **allows(Action.STEER),
 )
-async def begin_operation(request: Request, body: NewOperation) -> Response:
+async def begin_operation(request: Request, body: OperationRequest) -> Response:
     caller = caller_of(request)
     where = body.where.model_dump(exclude_none=True)
     caller.own(body.where.owner)
-    if caller.is_owner and body.doing in (Doing.RETRY, Doing.REDRIVE):
+    if caller.is_owner and body.doing in (OperationAction.RETRY, OperationAction.REDRIVE):
         where["task"] = only_open(app_of(request), body.where.task)
         must_be_declared(app_of(request), body.to_queue)
     plan = Plan(
@@ -157,7 +157,9 @@ def begun_answer(request: Request, begun: Operation) -> Response:
     return answer(_view(begun), 202, {"Location": place})
 
 
-@routes.get("/operations", response_model=Operations, summary="Operations, newest first", **does(Action.SEE))
+@routes.get(
+    "/operations", response_model=Operations, summary="Operations, newest first", **allows(Action.SEE)
+)
 async def list_operations(request: Request, limit: LimitQuery = 50) -> Response:
     caller, most = caller_of(request), capped(limit)
     found = await app_of(request).operations(limit=MOST if caller.is_owner else most)
@@ -168,7 +170,7 @@ async def list_operations(request: Request, limit: LimitQuery = 50) -> Response:
     "/operations/{operation_id}",
     response_model=OperationView,
     summary="How an operation stands",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def get_operation(request: Request, operation_id: OperationIdPath) -> Response:
     return answer(_view(await _reached(request, operation_id)))
@@ -178,7 +180,7 @@ async def get_operation(request: Request, operation_id: OperationIdPath) -> Resp
     "/operations/{operation_id}/cancel",
     response_model=OperationView,
     summary="Do no more of it; what is done stays done",
-    **does(Action.STEER),
+    **allows(Action.STEER),
 )
 async def cancel_operation(request: Request, operation_id: OperationIdPath) -> Response:
     await _reached(request, operation_id)

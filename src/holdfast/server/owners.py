@@ -9,24 +9,24 @@ from pydantic import Field
 
 from holdfast.domain.access import Action
 from holdfast.engine.admission import MILLI
-from holdfast.server.context import Door
+from holdfast.server.context import ApiContext
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer
-from holdfast.server.routing import app_of, caller_of, does, door_of, router
-from holdfast.server.types import Told
+from holdfast.server.routing import allows, app_of, caller_of, context_of, router
+from holdfast.server.types import ResponseModel
 
 
-class Used(Told):
+class PeriodUsage(ResponseModel):
     used: float
     limit: float | None = Field(description="null: no bound, and then its use is not counted.")
 
 
-class QuotaView(Told):
-    day: Used
-    month: Used
+class QuotaView(ResponseModel):
+    day: PeriodUsage
+    month: PeriodUsage
 
 
-class OwnerView(Told):
+class OwnerView(ResponseModel):
     """Days and months are of UTC."""
 
     owner: str
@@ -37,7 +37,7 @@ class OwnerView(Told):
     cost: QuotaView
 
 
-class Owners(Told):
+class Owners(ResponseModel):
     owners: list[OwnerView]
 
 
@@ -48,18 +48,18 @@ routes = router("owners")
     "/owners",
     response_model=Owners,
     summary="The owners that the policy file names",
-    **does(Action.LOOK),
+    **allows(Action.LOOK),
 )
 async def list_owners(request: Request) -> Response:
     names = sorted(app_of(request).policies.owners)
-    return answer({"owners": [await _view(door_of(request), name) for name in names]})
+    return answer({"owners": [await _view(context_of(request), name) for name in names]})
 
 
 @routes.get(
     "/owners/{owner:path}",
     response_model=OwnerView,
     summary="What an owner may use, and has used",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def get_owner(
     request: Request, owner: Annotated[str, Path(max_length=500, examples=["alice"])]
@@ -67,10 +67,10 @@ async def get_owner(
     caller_of(request).must_reach(owner)
     if not owner or not owner.isprintable():
         raise Problem("NOT_FOUND", "no owner has this name")
-    return answer(await _view(door_of(request), owner))
+    return answer(await _view(context_of(request), owner))
 
 
-async def _view(door: Door, owner: str) -> dict[str, Any]:
+async def _view(door: ApiContext, owner: str) -> dict[str, Any]:
     store, policies = await door.store(), door.app.policies
     quota, policy = policies.quota_of(owner), policies.owner(owner)
     jobs, cost = await store.usage(f"quota of {owner}"), await store.usage(f"cost of {owner}")

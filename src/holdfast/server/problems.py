@@ -38,39 +38,39 @@ MEDIA_TYPE = "application/problem+json"
 _IANA = "https://iana.org/assignments/http-problem-types#"
 
 
-class Code(NamedTuple):
+class ProblemCode(NamedTuple):
     status: int
     title: str
     type: str | None = None  #: where others have named this kind of problem before us
 
 
 #: Our codes: programs may rely on them.
-CODES: dict[str, Code] = {
-    "BAD_REQUEST": Code(400, "The request cannot be read"),
-    "BAD_JSON": Code(400, "The body is not proper JSON"),
-    "BAD_CURSOR": Code(400, "The cursor is not of this list"),
-    "KEY_IN_URL": Code(400, "A key must not be in a URL"),
-    "UNAUTHENTICATED": Code(401, "A valid key is needed"),
-    "INSUFFICIENT_CREDITS": Code(402, "Whoever pays has too few credits"),
-    "FORBIDDEN": Code(403, "This key may not do that"),
-    "NOT_FOUND": Code(404, "Not found"),
-    "EXPIRED": Code(lookup("EXPIRED").status, "It was kept for its time and then removed"),
-    "METHOD_NOT_ALLOWED": Code(405, "Not by this method"),
-    "CONFLICT": Code(409, "The state it is in does not allow that"),
-    "NOT_READY": Code(409, "It has not ended yet"),
-    "JOB_FAILED": Code(409, "It ended without a result"),
-    "IDEMPOTENCY_KEY_IN_FLIGHT": Code(409, "A request of this key is being carried out"),
-    "TOLD_ONCE": Code(409, "It was done, and its secret was told once"),
-    "PRECONDITION_FAILED": Code(412, "It has changed since it was read"),
-    "TOO_LARGE": Code(413, "The body is too large"),
-    "UNSUPPORTED_MEDIA_TYPE": Code(415, "The body must be plain JSON"),
-    "INVALID": Code(422, "Something in the request is not as it must be"),
-    "UNKNOWN_TASK": Code(422, "There is no such task"),
-    "IDEMPOTENCY_KEY_REUSED": Code(422, "This key was used for another request"),
-    "QUOTA_EXCEEDED": Code(429, "The quota of this time is used up", f"{_IANA}quota-exceeded"),
-    "RATE_LIMITED": Code(429, "Too many requests", f"{_IANA}quota-exceeded"),
-    "INTERNAL": Code(500, "Something unexpected went wrong"),
-    "UNAVAILABLE": Code(503, "Not now", f"{_IANA}temporary-reduced-capacity"),
+CODES: dict[str, ProblemCode] = {
+    "BAD_REQUEST": ProblemCode(400, "The request cannot be read"),
+    "BAD_JSON": ProblemCode(400, "The body is not proper JSON"),
+    "BAD_CURSOR": ProblemCode(400, "The cursor is not of this list"),
+    "KEY_IN_URL": ProblemCode(400, "A key must not be in a URL"),
+    "UNAUTHENTICATED": ProblemCode(401, "A valid key is needed"),
+    "INSUFFICIENT_CREDITS": ProblemCode(402, "Whoever pays has too few credits"),
+    "FORBIDDEN": ProblemCode(403, "This key may not do that"),
+    "NOT_FOUND": ProblemCode(404, "Not found"),
+    "EXPIRED": ProblemCode(lookup("EXPIRED").status, "It was kept for its time and then removed"),
+    "METHOD_NOT_ALLOWED": ProblemCode(405, "Not by this method"),
+    "CONFLICT": ProblemCode(409, "The state it is in does not allow that"),
+    "NOT_READY": ProblemCode(409, "It has not ended yet"),
+    "JOB_FAILED": ProblemCode(409, "It ended without a result"),
+    "IDEMPOTENCY_KEY_IN_FLIGHT": ProblemCode(409, "A request of this key is being carried out"),
+    "TOLD_ONCE": ProblemCode(409, "It was done, and its secret was told once"),
+    "PRECONDITION_FAILED": ProblemCode(412, "It has changed since it was read"),
+    "TOO_LARGE": ProblemCode(413, "The body is too large"),
+    "UNSUPPORTED_MEDIA_TYPE": ProblemCode(415, "The body must be plain JSON"),
+    "INVALID": ProblemCode(422, "Something in the request is not as it must be"),
+    "UNKNOWN_TASK": ProblemCode(422, "There is no such task"),
+    "IDEMPOTENCY_KEY_REUSED": ProblemCode(422, "This key was used for another request"),
+    "QUOTA_EXCEEDED": ProblemCode(429, "The quota of this time is used up", f"{_IANA}quota-exceeded"),
+    "RATE_LIMITED": ProblemCode(429, "Too many requests", f"{_IANA}quota-exceeded"),
+    "INTERNAL": ProblemCode(500, "Something unexpected went wrong"),
+    "UNAVAILABLE": ProblemCode(503, "Not now", f"{_IANA}temporary-reduced-capacity"),
 }
 
 #: The first that fits decides: the code, and what is said instead of the error's own words where they are not for callers.

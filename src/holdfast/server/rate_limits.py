@@ -32,7 +32,7 @@ class _Bucket:
     leasing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Rates:
+class RateLimits:
     def __init__(self, app: Holdfast, clock: Clock, rate: Rate, *, name: str = "api") -> None:
         """*name* tells what is counted apart from other counts of the same scope."""
         self._app, self._clock, self._rate, self._name = app, clock, rate, name

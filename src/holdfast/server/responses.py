@@ -10,7 +10,7 @@ from fastapi import Request, Response
 
 from holdfast.domain.duration import spell
 from holdfast.domain.job import JobRow
-from holdfast.domain.precondition import Proviso, Version
+from holdfast.domain.precondition import Precondition, Version
 
 #: Where in a request's scope its token is.
 TOKEN = "holdfast.token"
@@ -46,11 +46,11 @@ def wanted_tags(request: Request) -> list[str] | None:
     return [tag[1:-1] for tag in _tags(wanted) if len(tag) > 2 and tag[0] == tag[-1] == '"']
 
 
-def proviso_of(request: Request) -> Proviso:
+def precondition_of(request: Request) -> Precondition:
     """On what terms the caller wants a job to be moved: as it was read, and once by the name of this request."""
     tags = wanted_tags(request)
     read = None if tags is None else frozenset(filter(None, map(Version.read, tags)))
-    return Proviso(versions=read, token=token_of(request))
+    return Precondition(versions=read, token=token_of(request))
 
 
 def token_of(request: Request) -> str | None:

@@ -30,12 +30,12 @@ from holdfast.server import (
 )
 from holdfast.server.openapi import draw
 from holdfast.server.responses import answer
-from holdfast.server.routing import Route, does, router
+from holdfast.server.routing import ApiRoute, allows, router
 
 description = router("description")
 
 
-@description.get("/openapi.json", summary="This document", response_model=dict, **does(Action.SEE))
+@description.get("/openapi.json", summary="This document", response_model=dict, **allows(Action.SEE))
 async def get_openapi(request: Request) -> Response:
     return answer(document(request.scope.get("root_path", "")))
 
@@ -63,7 +63,7 @@ _ROUTERS = (
 #: Of two that fit a path the first is taken.
 ROUTES = tuple(route for one in _ROUTERS for route in one.routes)
 #: Those that are answered past the framework, by method and path.
-DIRECT = dict(found for route in ROUTES if isinstance(route, Route) for found in route.directly())
+DIRECT = dict(found for route in ROUTES if isinstance(route, ApiRoute) for found in route.directly())
 
 
 def document(root: str = "") -> dict[str, Any]:

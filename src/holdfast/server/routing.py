@@ -17,7 +17,7 @@ from holdfast.domain.access import Action
 from holdfast.errors import Forbidden, UsageError
 from holdfast.server import strict_json
 from holdfast.server.access import CALLER, Caller, refuse_key_in_url
-from holdfast.server.context import Door
+from holdfast.server.context import ApiContext
 from holdfast.server.idempotency import HEADER, named, once
 from holdfast.server.problems import Problem
 
@@ -30,7 +30,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Answers = Callable[[Scope, Receive], Coroutine[Any, Any, Response]]
 
 
-def does(action: Action | None, *problems: int, **options: Any) -> dict[str, Any]:
+def allows(action: Action | None, *problems: int, **options: Any) -> dict[str, Any]:
     """For the decorator of a route: the one *action* that it is (None: open to everybody, which is for health and for
     messages that are signed), and the statuses of problems it may answer beside those that all may."""
     said = OPEN if action is None else action.value
@@ -42,21 +42,21 @@ def router(tag: str, prefix: str = PREFIX) -> APIRouter:
     return APIRouter(
         prefix=prefix,
         tags=[tag],
-        route_class=Route,
+        route_class=ApiRoute,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,  # what clients call it
     )
 
 
-def door_of(request: Request) -> Door:
+def context_of(request: Request) -> ApiContext:
     """The door of the API that is asked: routes are made once, for all APIs of this process."""
-    found: Door = request.app.state.door
+    found: ApiContext = request.app.state.door
     return found
 
 
 def app_of(request: Request) -> Holdfast:
     """The app behind the API that is asked."""
-    return door_of(request).app
+    return context_of(request).app
 
 
 def caller_of(request: Request) -> Caller:
@@ -65,7 +65,7 @@ def caller_of(request: Request) -> Caller:
     return found
 
 
-class Request_(Request):
+class ApiRequest(Request):
     """A request whose JSON is read strictly."""
 
     async def json(self) -> Any:
@@ -78,7 +78,7 @@ def takes_name(route: APIRoute) -> bool:
     return "POST" in (route.methods or ()) and said not in (OPEN, Action.SEE, Action.LOOK)
 
 
-class Route(APIRoute):
+class ApiRoute(APIRoute):
     """A route with one action. The check is here, so that no handler can forget it."""
 
     _goes_direct = False
@@ -105,13 +105,13 @@ class Route(APIRoute):
         is_kept, tells_secret = takes_name(self) and action is not Action.ENQUEUE, self._tells_secret
 
         async def guarded(request: Request) -> Response:
-            asked = request if isinstance(request, Request_) else Request_(request.scope, request.receive)
+            asked = request if isinstance(request, ApiRequest) else ApiRequest(request.scope, request.receive)
             raw = request.scope["query_string"]
             query = parse_qsl(raw.decode("latin-1"), keep_blank_values=True) if raw else []
             if query:
                 refuse_key_in_url(query, known)
             if action is not None:
-                await door_of(request).admit(request, action)
+                await context_of(request).admit(request, action)
             if query:
                 _refuse_unknown(query, known)
             if "\x00" in request.scope["path"]:
@@ -123,7 +123,7 @@ class Route(APIRoute):
             said = await asked.json() if takes_body and await asked.body() else None
             content = {"path": request.path_params, "body": said}
             name = named(request, caller_of(request), f"POST {self.path_format}", content)
-            door = door_of(request)
+            door = context_of(request)
             return await once(
                 await door.store(), name, door.app.new_id(), asked, handle, tells_secret=tells_secret
             )
@@ -140,7 +140,7 @@ class Route(APIRoute):
 
         async def answer(scope: Scope, receive: Receive) -> Response:
             scope.update(told, path_params={})
-            return await self._guarded(Request_(scope, receive))
+            return await self._guarded(ApiRequest(scope, receive))
 
         for method in self.methods or ():
             yield (method, self.path), answer

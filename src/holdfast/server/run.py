@@ -19,8 +19,8 @@ from holdfast.errors import UsageError
 from holdfast.logs import Log
 from holdfast.server.access import WithoutKey, is_loopback
 from holdfast.server.assembly import build
-from holdfast.server.connection import Connection
-from holdfast.server.headers import ALWAYS, Guard
+from holdfast.server.connection import ClientConnection
+from holdfast.server.headers import ALWAYS, HeaderGuard
 
 #: How long requests that are under way may take when the server is told to stop.
 GRACE_SECONDS = 2
@@ -70,7 +70,7 @@ class _Connections(set[Any]):
 
 
 class Server(uvicorn.Server):
-    """uvicorn with bounds on its clients (`Connection`, `Guard`). Stops at once when told to, not at the next tenth of a second.
+    """uvicorn with bounds on its clients (`ClientConnection`, `HeaderGuard`). Stops at once when told to, not at the next tenth of a second.
 
     With *takes_signals* it stops by SIGTERM and SIGINT. Otherwise signals belong to the process, which may be a worker too.
     """
@@ -86,8 +86,8 @@ class Server(uvicorn.Server):
     ) -> None:
         super().__init__(
             uvicorn.Config(
-                Guard(site, most_requests=most_requests),
-                http=Connection,
+                HeaderGuard(site, most_requests=most_requests),
+                http=ClientConnection,
                 ws="none",
                 headers=ALWAYS,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,

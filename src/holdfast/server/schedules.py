@@ -12,15 +12,15 @@ from holdfast.domain.lanes import Held, ScopeKind
 from holdfast.domain.schedule import Cron, Schedule, describe
 from holdfast.engine.lane_store import Tick
 from holdfast.errors import UsageError
-from holdfast.server.lanes import HeldView, NamePath, PauseAsked, Paused, Resumed, pause, resume
+from holdfast.server.lanes import HeldView, NamePath, Paused, PauseRequest, Resumed, pause, resume
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer
-from holdfast.server.routing import app_of, does, door_of, router
-from holdfast.server.types import Told
+from holdfast.server.routing import allows, app_of, context_of, router
+from holdfast.server.types import ResponseModel
 from holdfast.server.views import held_view
 
 
-class ScheduleView(Told):
+class ScheduleView(ResponseModel):
     name: str
     task: str | None
     when: str | None
@@ -30,11 +30,11 @@ class ScheduleView(Told):
     held: HeldView | None
 
 
-class Schedules(Told):
+class Schedules(ResponseModel):
     schedules: list[ScheduleView]
 
 
-class Forgotten(Told):
+class ForgottenSchedule(ResponseModel):
     name: str
     forgotten: bool
 
@@ -42,9 +42,9 @@ class Forgotten(Told):
 routes = router("schedules")
 
 
-@routes.get("/schedules", response_model=Schedules, summary="When schedules tick", **does(Action.LOOK))
+@routes.get("/schedules", response_model=Schedules, summary="When schedules tick", **allows(Action.LOOK))
 async def list_schedules(request: Request) -> Response:
-    store, declared = await door_of(request).store(), app_of(request).schedules
+    store, declared = await context_of(request).store(), app_of(request).schedules
     ticks, now = {tick.name: tick for tick in await store.ticks()}, await store.now()
     held = {one.scope.name: one for one in await store.holds() if one.scope.kind is ScopeKind.SCHEDULE}
     names = sorted(ticks.keys() | declared)
@@ -56,14 +56,14 @@ async def list_schedules(request: Request) -> Response:
     "/schedules/{name}/pause",
     response_model=Paused,
     summary="Enqueue nothing more by it",
-    **does(Action.OPERATE),
+    **allows(Action.OPERATE),
 )
-async def pause_schedule(request: Request, name: NamePath, body: PauseAsked | None = None) -> Response:
+async def pause_schedule(request: Request, name: NamePath, body: PauseRequest | None = None) -> Response:
     return await pause(request, ScopeKind.SCHEDULE, name, body)
 
 
 @routes.post(
-    "/schedules/{name}/resume", response_model=Resumed, summary="End its pause", **does(Action.OPERATE)
+    "/schedules/{name}/resume", response_model=Resumed, summary="End its pause", **allows(Action.OPERATE)
 )
 async def resume_schedule(request: Request, name: NamePath) -> Response:
     return await resume(request, ScopeKind.SCHEDULE, name)
@@ -71,9 +71,9 @@ async def resume_schedule(request: Request, name: NamePath) -> Response:
 
 @routes.post(
     "/schedules/{name}/forget",
-    response_model=Forgotten,
+    response_model=ForgottenSchedule,
     summary="Remove one that no code declares any more; a declared one begins again with its next tick",
-    **does(Action.OPERATE),
+    **allows(Action.OPERATE),
 )
 async def forget_schedule(request: Request, name: NamePath) -> Response:
     try:

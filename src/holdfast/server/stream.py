@@ -21,10 +21,10 @@ from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.server import types
 from holdfast.server.connection import connection_of
-from holdfast.server.event_reader import Told
+from holdfast.server.event_reader import StreamedEvent
 from holdfast.server.jobs import JobIdPath, readable
 from holdfast.server.problems import Problem
-from holdfast.server.routing import caller_of, does, door_of, router
+from holdfast.server.routing import allows, caller_of, context_of, router
 
 log = Log("holdfast.server")
 
@@ -66,7 +66,7 @@ routes = router("events")
     response_class=Response,
     responses=_RESPONSES,
     summary="What happens, as it happens",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def stream_events(
     request: Request,
@@ -77,7 +77,7 @@ async def stream_events(
 ) -> Response:
     whose, kinds = caller_of(request).own(owner), _kinds(kind)
 
-    def wanted(told: Told) -> bool:
+    def wanted(told: StreamedEvent) -> bool:
         return (whose is None or told.owner == whose) and (not kinds or told.kind in kinds)
 
     return await _open(request, wanted, last_event_id or after)
@@ -88,7 +88,7 @@ async def stream_events(
     response_class=Response,
     responses=_RESPONSES,
     summary="What happens to one job, as it happens",
-    **does(Action.SEE),
+    **allows(Action.SEE),
 )
 async def stream_job_events(
     request: Request,
@@ -99,7 +99,7 @@ async def stream_job_events(
 ) -> Response:
     row, kinds = await readable(request, job_id), _kinds(kind)
 
-    def wanted(told: Told) -> bool:
+    def wanted(told: StreamedEvent) -> bool:
         return told.job_id == row.id and (not kinds or told.kind in kinds)
 
     return await _open(request, wanted, last_event_id or after, row.id)
@@ -114,12 +114,12 @@ def _kinds(given: list[str]) -> frozenset[str]:
 
 async def _open(
     request: Request,
-    wanted: Callable[[Told], bool],
+    wanted: Callable[[StreamedEvent], bool],
     after: str | None,
     job_id: JobId | None = None,
 ) -> Response:
     """All that may go wrong does so here, while there is still an answer to be given."""
-    feed = door_of(request).feed
+    feed = context_of(request).feed
     place = None if after is None else int(after)
     is_lost = place is not None and place > 0 and not await feed.knows(place)
     begin = await feed.newest() if place is None or is_lost else place
@@ -132,14 +132,14 @@ class Stream(Response):
     def __init__(
         self,
         request: Request,
-        wanted: Callable[[Told], bool],
+        wanted: Callable[[StreamedEvent], bool],
         job_id: JobId | None,
         begin: int,
         is_lost: bool,
     ) -> None:
         super().__init__(headers=_HEADERS, media_type=MEDIA_TYPE)
         del self.headers["content-length"]
-        self._door, self._request, self._wanted = door_of(request), request, wanted
+        self._door, self._request, self._wanted = context_of(request), request, wanted
         self._job_id, self._position, self._is_lost = job_id, begin, is_lost
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

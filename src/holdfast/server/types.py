@@ -94,7 +94,7 @@ def not_both(first: str, second: str) -> dict[str, Any]:
     return {"not": {"required": list(both), "properties": {name: {"type": "string"} for name in both}}}
 
 
-class Asked(BaseModel):
+class RequestModel(BaseModel):
     """A request's body: what it does not know it refuses."""
 
     model_config = ConfigDict(extra="forbid", strict=False)
@@ -108,7 +108,7 @@ class Asked(BaseModel):
         return given
 
 
-class Told(BaseModel):
+class ResponseModel(BaseModel):
     """An answer's body."""
 
     model_config = ConfigDict(extra="forbid")

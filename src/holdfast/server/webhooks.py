@@ -13,15 +13,15 @@ from holdfast.domain.webhook import Webhook
 from holdfast.redaction import redact_text
 from holdfast.server.operations import OperationView, begun_answer
 from holdfast.server.responses import answer, token_of
-from holdfast.server.routing import app_of, caller_of, does, router
-from holdfast.server.types import Asked, Note, Told, Word
+from holdfast.server.routing import allows, app_of, caller_of, router
+from holdfast.server.types import Note, RequestModel, ResponseModel, Word
 
 _ID = "wh_019a8f6e2a537cc19d0e5f1c7a0b3d42"
 WebhookId = Annotated[str, Path(description="The webhook's id.", examples=[_ID], max_length=100)]
 EventId = Annotated[str, Field(max_length=30, pattern="^[0-9]+$")]
 
 
-class WebhookView(Told):
+class WebhookView(ResponseModel):
     id: str = Field(examples=[_ID])
     inbound: bool = Field(description="It is not told of events; its messages ask for retries.")
     url: str = Field(examples=["https://hooks.example.com/holdfast"])
@@ -35,15 +35,15 @@ class WebhookView(Told):
     secrets: int = Field(description="How many are valid: two during a rotation.")
 
 
-class WebhookPage(Told):
+class WebhookPage(ResponseModel):
     webhooks: list[WebhookView]
 
 
-class NewSecret(WebhookView):
+class WebhookWithSecret(WebhookView):
     secret: str = Field(description="Shown now and never again.", examples=["whsec_…"])
 
 
-class NewWebhook(Asked):
+class WebhookRequest(RequestModel):
     url: Annotated[str, Field(min_length=1, max_length=2048)] = Field(
         examples=["https://hooks.example.com/holdfast"]
     )
@@ -57,14 +57,14 @@ class NewWebhook(Asked):
     description: Note = ""
 
 
-class NewInbound(Asked):
+class InboundWebhookRequest(RequestModel):
     owner: Word | None = Field(
         default=None, description="Whose jobs it may retry. A key of an owner may leave it out."
     )
     description: Note = ""
 
 
-class RotateSecretAsked(Asked):
+class RotateSecretRequest(RequestModel):
     keep_old: bool = Field(
         default=True,
         strict=True,
@@ -72,12 +72,12 @@ class RotateSecretAsked(Asked):
     )
 
 
-class ReplayAsked(Asked):
+class ReplayRequest(RequestModel):
     after: EventId = Field(default="0", description="Behind this event …")
     before: EventId | None = Field(default=None, description="… and before this one; null: up to now.")
 
 
-class TestSent(Told):
+class TestSent(ResponseModel):
     job_id: str = Field(description="The job that sends it; its result is the status of the answer.")
 
 
@@ -109,7 +109,7 @@ routes = router("webhooks")
 
 
 @routes.get(
-    "/webhooks", response_model=WebhookPage, summary="Webhooks, oldest first", **does(Action.SUBSCRIBE)
+    "/webhooks", response_model=WebhookPage, summary="Webhooks, oldest first", **allows(Action.SUBSCRIBE)
 )
 async def list_webhooks(request: Request) -> Response:
     caller = caller_of(request)
@@ -121,11 +121,11 @@ async def list_webhooks(request: Request) -> Response:
 @routes.post(
     "/webhooks",
     status_code=201,
-    response_model=NewSecret,
+    response_model=WebhookWithSecret,
     summary="Tell a URL of what happens",
-    **does(Action.SUBSCRIBE, 409),
+    **allows(Action.SUBSCRIBE, 409),
 )
-async def create_webhook(request: Request, asked: NewWebhook) -> Response:
+async def create_webhook(request: Request, asked: WebhookRequest) -> Response:
     made = await app_of(request).create_webhook(
         asked.url,
         events=asked.events,
@@ -139,11 +139,11 @@ async def create_webhook(request: Request, asked: NewWebhook) -> Response:
 @routes.post(
     "/webhooks/inbound",
     status_code=201,
-    response_model=NewSecret,
+    response_model=WebhookWithSecret,
     summary="Let others ask for retries by signed messages",
-    **does(Action.SUBSCRIBE, 409),
+    **allows(Action.SUBSCRIBE, 409),
 )
-async def create_inbound_webhook(request: Request, asked: NewInbound) -> Response:
+async def create_inbound_webhook(request: Request, asked: InboundWebhookRequest) -> Response:
     made = await app_of(request).create_inbound_webhook(
         owner=caller_of(request).own(asked.owner),
         description=asked.description,
@@ -153,7 +153,7 @@ async def create_inbound_webhook(request: Request, asked: NewInbound) -> Respons
 
 
 @routes.get(
-    "/webhooks/{webhook_id}", response_model=WebhookView, summary="One webhook", **does(Action.SUBSCRIBE)
+    "/webhooks/{webhook_id}", response_model=WebhookView, summary="One webhook", **allows(Action.SUBSCRIBE)
 )
 async def get_webhook(request: Request, webhook_id: WebhookId) -> Response:
     return answer(view(await reached(request, webhook_id)))
@@ -164,7 +164,7 @@ async def get_webhook(request: Request, webhook_id: WebhookId) -> Response:
     status_code=204,
     response_class=Response,
     summary="Send it nothing more",
-    **does(Action.SUBSCRIBE),
+    **allows(Action.SUBSCRIBE),
 )
 async def remove_webhook(request: Request, webhook_id: WebhookId) -> Response:
     await app_of(request).remove_webhook((await reached(request, webhook_id)).id)
@@ -173,12 +173,12 @@ async def remove_webhook(request: Request, webhook_id: WebhookId) -> Response:
 
 @routes.post(
     "/webhooks/{webhook_id}/rotate-secret",
-    response_model=NewSecret,
+    response_model=WebhookWithSecret,
     summary="Make a new secret; for 24 hours messages are signed with both",
-    **does(Action.SUBSCRIBE),
+    **allows(Action.SUBSCRIBE),
 )
 async def rotate_webhook_secret(
-    request: Request, webhook_id: WebhookId, asked: RotateSecretAsked | None = None
+    request: Request, webhook_id: WebhookId, asked: RotateSecretRequest | None = None
 ) -> Response:
     known = await reached(request, webhook_id)
     keep_old = asked is None or asked.keep_old
@@ -190,7 +190,7 @@ async def rotate_webhook_secret(
     "/webhooks/{webhook_id}/retire-secret",
     response_model=WebhookView,
     summary="End a rotation: only the newest secret stays valid",
-    **does(Action.SUBSCRIBE),
+    **allows(Action.SUBSCRIBE),
 )
 async def retire_webhook_secret(request: Request, webhook_id: WebhookId) -> Response:
     known = await reached(request, webhook_id)
@@ -201,7 +201,7 @@ async def retire_webhook_secret(request: Request, webhook_id: WebhookId) -> Resp
     "/webhooks/{webhook_id}/enable",
     response_model=WebhookView,
     summary="Begin anew after it was disabled",
-    **does(Action.SUBSCRIBE),
+    **allows(Action.SUBSCRIBE),
 )
 async def enable_webhook(request: Request, webhook_id: WebhookId) -> Response:
     return answer(view(await app_of(request).enable_webhook((await reached(request, webhook_id)).id)))
@@ -211,7 +211,7 @@ async def enable_webhook(request: Request, webhook_id: WebhookId) -> Response:
     "/webhooks/{webhook_id}/disable",
     response_model=WebhookView,
     summary="Send it nothing until it is enabled",
-    **does(Action.SUBSCRIBE),
+    **allows(Action.SUBSCRIBE),
 )
 async def disable_webhook(request: Request, webhook_id: WebhookId) -> Response:
     known = await reached(request, webhook_id)
@@ -225,7 +225,7 @@ async def disable_webhook(request: Request, webhook_id: WebhookId) -> Response:
     status_code=202,
     response_model=TestSent,
     summary="Send it a message about nothing",
-    **does(Action.SUBSCRIBE, 409),
+    **allows(Action.SUBSCRIBE, 409),
 )
 async def test_webhook(request: Request, webhook_id: WebhookId) -> Response:
     known = await reached(request, webhook_id)
@@ -237,12 +237,12 @@ async def test_webhook(request: Request, webhook_id: WebhookId) -> Response:
     status_code=202,
     response_model=OperationView,
     summary="Begin to send events again; an operation of workers",
-    **does(Action.SUBSCRIBE, 409),
+    **allows(Action.SUBSCRIBE, 409),
 )
 async def replay_webhook(
-    request: Request, webhook_id: WebhookId, asked: ReplayAsked | None = None
+    request: Request, webhook_id: WebhookId, asked: ReplayRequest | None = None
 ) -> Response:
-    known, asked = await reached(request, webhook_id), asked or ReplayAsked()
+    known, asked = await reached(request, webhook_id), asked or ReplayRequest()
     before = None if asked.before is None else int(asked.before)
     caller = caller_of(request)
     begun = await app_of(request).replay_webhook(

@@ -12,11 +12,11 @@ from pydantic import Field
 from holdfast.domain.access import Action
 from holdfast.domain.job import WorkerRow
 from holdfast.server.responses import answer
-from holdfast.server.routing import app_of, does, router
-from holdfast.server.types import Told
+from holdfast.server.routing import allows, app_of, router
+from holdfast.server.types import ResponseModel
 
 
-class WorkerView(Told):
+class WorkerView(ResponseModel):
     name: str
     started_at: datetime
     expires_at: datetime = Field(description="When it is taken for lost, unless it is heard of before.")
@@ -25,14 +25,14 @@ class WorkerView(Told):
     waiting: int = Field(description="How many of its handlers wait for another job to end.")
 
 
-class Workers(Told):
+class Workers(ResponseModel):
     workers: list[WorkerView]
 
 
 routes = router("workers")
 
 
-@routes.get("/workers", response_model=Workers, summary="The workers that live", **does(Action.LOOK))
+@routes.get("/workers", response_model=Workers, summary="The workers that live", **allows(Action.LOOK))
 async def list_workers(request: Request) -> Response:
     return answer({"workers": [worker_view(one) for one in await app_of(request).workers()]})
 

@@ -42,7 +42,7 @@ class Figures:
         return asdict(self) | {"share_done": self.share_done, "calls_per_job": self.calls_per_job}
 
 
-class Tape:
+class Recorder:
     def __init__(self, seconds: float) -> None:
         self._bins = max(1, int(seconds / BIN_SECONDS))
         self._arrived = [0] * self._bins

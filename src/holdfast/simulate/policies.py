@@ -10,7 +10,7 @@ from holdfast.domain.budget import BudgetPolicy
 from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.policy import Retry
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.engine.policies.reading import load
 from holdfast.engine.policies.values import policy_of
 from holdfast.engine.tasks import Policy
@@ -79,12 +79,12 @@ def plays_of(file: str | Path, task: str | None = None, dependency: str | None =
     one in the file, else one with the usual guards)."""
     policies = load(file)
     if task is not None and task not in policies.tasks:
-        raise UsageError(f"{file} has no task {task!r}; {near(task, policies.tasks)}")
+        raise UsageError(f"{file} has no task {task!r}; {suggest(task, policies.tasks)}")
     if dependency is None and len(policies.dependencies) == 1:
         [dependency] = policies.dependencies
     if dependency is not None and dependency not in policies.dependencies:
         raise UsageError(
-            f"{file} has no dependency {dependency!r}; {near(dependency, policies.dependencies)}"
+            f"{file} has no dependency {dependency!r}; {suggest(dependency, policies.dependencies)}"
         )
     names = list(policies.tasks) if task is None else [task]
     if not names:

@@ -18,7 +18,7 @@ THROTTLED = replace(Failure.of("THROTTLED"), gateway_status=429, retry_after=tim
 REFUSAL_SECONDS = 0.005
 
 
-class Request:
+class ServiceRequest:
     """A call on its way. The service does not know whether anybody still waits for the answer."""
 
     __slots__ = ("poison", "worker_number")
@@ -27,7 +27,7 @@ class Request:
         self.worker_number, self.poison = worker_number, poison
 
 
-R = TypeVar("R", bound=Request)
+R = TypeVar("R", bound=ServiceRequest)
 #: Do something with a value, so many seconds from now.
 Later = Callable[[float, Callable[[Any], None], Any], None]
 
@@ -61,7 +61,7 @@ class Service(Generic[R]):
         else:
             self._serve(request, now)
 
-    def _refusal(self, request: Request, now: float) -> Failure | None:
+    def _refusal(self, request: ServiceRequest, now: float) -> Failure | None:
         scenario = self.scenario
         if not scenario.begins <= now < scenario.ends:
             return None

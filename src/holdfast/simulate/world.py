@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 from holdfast.domain.breaker import Breaker, BreakerState, end_trial, judge, take_trial
 from holdfast.domain.codes import ErrorClass
-from holdfast.domain.guard import Call, Guard
+from holdfast.domain.guard import CallPermit, DependencyGuard
 from holdfast.domain.outcome import Outcome, outcome_of
 from holdfast.domain.policy import judge_failure
 from holdfast.domain.verdict import Failure, RetryAfter
 from holdfast.engine.ports import Rng
-from holdfast.simulate.figures import Figures, Tape
+from holdfast.simulate.figures import Figures, Recorder
 from holdfast.simulate.policies import Play
 from holdfast.simulate.scenarios import Scenario, Trouble
-from holdfast.simulate.service import Request, Service
+from holdfast.simulate.service import Service, ServiceRequest
 
 TIMED_OUT = Failure.of("CALL_TIMEOUT")
 FLUSH_SECONDS = 1.0
@@ -40,7 +40,7 @@ def simulate(scenario: Scenario, play: Play, rng: Rng) -> Figures:
 
 
 @dataclass(slots=True)
-class Job:
+class SimulatedJob:
     poison: bool = False
     attempt: int = 0  #: counted at the claim and given back by a release, as in production
     calls: int = 0  #: those that count: not the failed trials
@@ -54,18 +54,25 @@ class Vote(NamedTuple):
     calls_it: bool
 
 
-class Worker:
-    def __init__(self, number: int, guard: Guard, slots: int) -> None:
+class SimulatedWorker:
+    def __init__(self, number: int, guard: DependencyGuard, slots: int) -> None:
         self.number, self.guard, self.free = number, guard, slots
         self.held_until = -inf  #: a Retry-After that it knows of
 
 
-class Attempt(Request):
+class SimulatedAttempt(ServiceRequest):
     """One call of one job."""
 
     __slots__ = ("call", "deadline", "ended", "holder", "job", "worker")
 
-    def __init__(self, job: Job, worker: Worker, call: Call, deadline: float, holder: str | None) -> None:
+    def __init__(
+        self,
+        job: SimulatedJob,
+        worker: SimulatedWorker,
+        call: CallPermit,
+        deadline: float,
+        holder: str | None,
+    ) -> None:
         super().__init__(worker.number, job.poison)
         self.job, self.worker, self.call = job, worker, call
         self.deadline, self.holder = deadline, holder
@@ -76,12 +83,12 @@ class World:
     def __init__(self, scenario: Scenario, play: Play, rng: Rng) -> None:
         self.scenario, self.play = scenario, play
         self.now = 0.0
-        self.tape = Tape(scenario.seconds)
+        self.tape = Recorder(scenario.seconds)
         self._chance = rng.random
         self._agenda: list[tuple[float, int, Callable[[Any], None], Any]] = []
         self._order = 0
-        self._ready: deque[Job] = deque()
-        self._running: deque[Attempt] = (
+        self._ready: deque[SimulatedJob] = deque()
+        self._running: deque[SimulatedAttempt] = (
             deque()
         )  #: in the order of their deadlines: all calls may take equally long
         self._turn = 0
@@ -89,9 +96,11 @@ class World:
         self._votes: dict[int, Vote] = {}
         self._held_until = -inf
         self._trials = 0
-        self._service = Service[Attempt](scenario, self._later, rng.random, self._end)
-        guard = partial(Guard, play.dependency, 0.0, workers=scenario.workers)
-        self._workers = [Worker(number, guard(), scenario.slots) for number in range(scenario.workers)]
+        self._service = Service[SimulatedAttempt](scenario, self._later, rng.random, self._end)
+        guard = partial(DependencyGuard, play.dependency, 0.0, workers=scenario.workers)
+        self._workers = [
+            SimulatedWorker(number, guard(), scenario.slots) for number in range(scenario.workers)
+        ]
 
     def run(self) -> Figures:
         for worker in self._workers:
@@ -133,9 +142,9 @@ class World:
         in_trouble = scenario.begins <= self.now < scenario.ends
         poison = scenario.trouble is Trouble.POISON and in_trouble and self._chance() < scenario.amount
         self.tape.arrived(self.now, poison=poison)
-        self._queue(Job(poison))
+        self._queue(SimulatedJob(poison))
 
-    def _queue(self, job: Job) -> None:
+    def _queue(self, job: SimulatedJob) -> None:
         self._ready.append(job)
         if len(self._ready) > 1:
             return  # who had room has taken what there was; a flush looks again
@@ -145,7 +154,7 @@ class World:
                 return
             self._fill(self._workers[(self._turn + place) % len(self._workers)])
 
-    def _fill(self, worker: Worker) -> None:
+    def _fill(self, worker: SimulatedWorker) -> None:
         """Claim as many as there is room for."""
         if not self._ready or not worker.free or worker.held_until > self.now or self._closed_window():
             return
@@ -162,7 +171,7 @@ class World:
     def _closed_window(self) -> bool:
         return self.scenario.trouble is Trouble.WAITING and self.now < self.scenario.ends
 
-    def _pay(self, worker: Worker, job: Job) -> int | None:
+    def _pay(self, worker: SimulatedWorker, job: SimulatedJob) -> int | None:
         """What this claim costs; None when it cannot be paid, and the job was put off."""
         budget = worker.guard.budget
         if budget is None or job.failed_as is None:
@@ -176,16 +185,16 @@ class World:
         return None
 
     # -- calls --------------------------------------------------------------------------------------------------------
-    def _call(self, job: Job, worker: Worker, paid: int, holder: str | None = None) -> None:
+    def _call(self, job: SimulatedJob, worker: SimulatedWorker, paid: int, holder: str | None = None) -> None:
         worker.free -= 1
         job.calls += 1
         self.tape.called(self.now)
         call = worker.guard.begin(self.now, paid=paid)
-        attempt = Attempt(job, worker, call, self.now + self.scenario.timeout_seconds, holder)
+        attempt = SimulatedAttempt(job, worker, call, self.now + self.scenario.timeout_seconds, holder)
         self._running.append(attempt)
         self._service.ask(attempt, self.now)
 
-    def _end(self, attempt: Attempt, failure: Failure | None) -> None:
+    def _end(self, attempt: SimulatedAttempt, failure: Failure | None) -> None:
         if attempt.ended:
             return  # its caller gave up: the work was done for nobody
         attempt.ended = True
@@ -208,7 +217,7 @@ class World:
             self._fail(job, failure, worker)
         self._fill(worker)
 
-    def _fail(self, job: Job, failure: Failure, worker: Worker) -> None:
+    def _fail(self, job: SimulatedJob, failure: Failure, worker: SimulatedWorker) -> None:
         retry = self.play.retry
         verdict = judge_failure(
             failure,
@@ -228,7 +237,7 @@ class World:
             self.tape.gave_up(self.now, job.attempt - job.calls, poison=job.poison)
 
     # -- what the workers share ---------------------------------------------------------------------------------------
-    def _flush(self, worker: Worker) -> None:
+    def _flush(self, worker: SimulatedWorker) -> None:
         """Tell the store, hear from it, and take a trial if there is one: the one statement a second."""
         self._later(FLUSH_SECONDS * (0.9 + 0.2 * self._chance()), self._flush, worker)
         guard = worker.guard
@@ -261,7 +270,7 @@ class World:
             if judged.state is BreakerState.OPEN:
                 self.tape.opened(self.now)
 
-    def _try(self, worker: Worker) -> None:
+    def _try(self, worker: SimulatedWorker) -> None:
         """One trial a flush: so that they are spread over the fleet, and no single bad node decides."""
         if not self._ready or not worker.free or self._shared.state is not BreakerState.HALF_OPEN:
             return
@@ -275,7 +284,7 @@ class World:
             job.attempt += 1
             self._call(job, worker, 0, holder)
 
-    def _end_trial(self, attempt: Attempt, outcome: Outcome) -> None:
+    def _end_trial(self, attempt: SimulatedAttempt, outcome: Outcome) -> None:
         ended = end_trial(self._shared, attempt.holder or "", outcome)
         if ended is None:
             return

@@ -9,9 +9,9 @@ from typing import Any
 
 from holdfast.domain.access import AccessKey, Role
 from holdfast.domain.job import Enqueued, JobId, NewJob
-from holdfast.domain.operation import Doing, Operation, Progress
+from holdfast.domain.operation import Operation, OperationAction, Progress
 from holdfast.domain.webhook import Seed, Webhook
-from holdfast.engine.api_store import Begun, Kept, Repeated, Request
+from holdfast.engine.api_store import EarlierRequest, NamedRequest, Repeated, StartedRequest
 from holdfast.stores.encoding import Moment, Row, from_json, maybe, to_json
 
 
@@ -31,7 +31,7 @@ def access_key(row: Row, moment: Moment) -> AccessKey:
 
 
 # -- requests -----------------------------------------------------------------------------------------------------------
-def request_digest(request: Request) -> bytes:
+def request_digest(request: NamedRequest) -> bytes:
     """What a request is found by: a name may be as long and as odd as its sender likes."""
     scope, name = (sha256(text.encode(errors="surrogatepass")).digest() for text in request[:2])
     return sha256(scope + name).digest()
@@ -52,9 +52,9 @@ def first_answer(before: Repeated, jobs: Sequence[NewJob]) -> Sequence[Enqueued]
     return before.answers if new and {job.id for job in jobs}.issuperset(new) else before
 
 
-def begun(token: str, holder: str, until: int) -> Begun:
+def begun(token: str, holder: str, until: int) -> StartedRequest:
     """*until* is when it is anybody's again, in microseconds. The ticket is what the row of the request holds meanwhile."""
-    return Begun(token, to_json({"token": token, "holder": holder, "until": until}))
+    return StartedRequest(token, to_json({"token": token, "holder": holder, "until": until}))
 
 
 def left(ticket: str) -> str:
@@ -67,16 +67,16 @@ def answered(answer: str) -> str:
 
 
 def begun_before(
-    row: str, request: Request, fingerprint: bytes, holder: str, now: int, span: int
-) -> Begun | Kept:
+    row: str, request: NamedRequest, fingerprint: bytes, holder: str, now: int, span: int
+) -> StartedRequest | EarlierRequest:
     """What is to become of a request whose *row* is there: it is kept, or ours to carry out from *now* on."""
     kept = from_json(row)
     if "answer" in kept:
-        return Kept(fingerprint, kept["answer"])
+        return EarlierRequest(fingerprint, kept["answer"])
     if kept["holder"] == holder:  # the answer to this very call was lost
-        return Begun(kept["token"], row)
+        return StartedRequest(kept["token"], row)
     if fingerprint != request.fingerprint or kept["until"] > now:
-        return Kept(fingerprint, None)
+        return EarlierRequest(fingerprint, None)
     return begun(kept["token"], holder, now + span)
 
 
@@ -84,7 +84,7 @@ def begun_before(
 def operation(row: Row, moment: Moment) -> Operation:
     return Operation(
         id=row["id"],
-        doing=Doing(row["doing"]),
+        doing=OperationAction(row["doing"]),
         where=from_json(row["conditions"]),
         by=row["by"],
         options=from_json(row["options"]),

@@ -12,11 +12,11 @@ from holdfast.domain.credit import (
     EXPIRED,
     SPENT,
     Account,
+    CreditHold,
     CreditQuota,
     Draw,
-    Entry,
     Grant,
-    Hold,
+    LedgerEntry,
     Sold,
     Usage,
     Uses,
@@ -60,7 +60,7 @@ class CreditLooks(ABC):
         sql = "SELECT 1 FROM holdfast.credit_hold WHERE job = $1::text AND generation = $2::int"
         return bool(await self._run(sql, job_id, generation))
 
-    async def holds(self, *, after: int, limit: int) -> list[tuple[int, Hold]]:
+    async def holds(self, *, after: int, limit: int) -> list[tuple[int, CreditHold]]:
         rows = await self._run(
             f"SELECT number, {HOLD} FROM holdfast.credit_hold WHERE standing = 'held' AND number > $1::bigint"
             " ORDER BY number LIMIT $2::int", after, limit,
@@ -103,7 +103,7 @@ class CreditLooks(ABC):
 
     async def entries(
         self, *, account: str | None, job_id: str | None, before: int | None, limit: int
-    ) -> list[Entry]:
+    ) -> list[LedgerEntry]:
         where, parameters = ["number < $1::bigint"], [before if before is not None else 1 << 62, limit]
         for column, value in (("account", account), ("job", job_id)):
             if value is not None:
@@ -114,7 +114,7 @@ class CreditLooks(ABC):
             f" WHERE {' AND '.join(where)} ORDER BY number DESC LIMIT $2::int", *parameters,
         )  # fmt: skip
         return [
-            Entry(
+            LedgerEntry(
                 tx=tx, account=account, bucket=bucket, amount=amount, reason=reason, job_id=job, generation=generation,
                 by=by, note=note, number=number, at=self._moment(at),
             )
@@ -158,9 +158,9 @@ class CreditLooks(ABC):
             created_at=self._moment(created_at), by=by, note=note,
         )  # fmt: skip
 
-    def _hold(self, row: Sequence[Any]) -> Hold:
+    def _hold(self, row: Sequence[Any]) -> CreditHold:
         job, generation, account, owner, price, draws, is_retry, at = row
-        return Hold(
+        return CreditHold(
             job_id=JobId(job), generation=generation, account=account, owner=owner, price=price,
             draws=tuple(Draw(*draw) for draw in from_json(draws)), is_retry=bool(is_retry), at=self._moment(at),
         )  # fmt: skip

@@ -12,9 +12,9 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from holdfast.domain.credit import CreditQuota, Hold, Standing
+from holdfast.domain.credit import CreditHold, CreditQuota, HoldState
 from holdfast.domain.job import JobId
-from holdfast.domain.posting import Page, Wallet
+from holdfast.domain.posting import Posting, Wallet
 from holdfast.stores.credit_queries import GRANT, HOLD, CreditLooks, quota_of, uses_of
 from holdfast.stores.encoding import to_json
 
@@ -102,8 +102,8 @@ class SqlBooks(CreditLooks):
         return wallets
 
     async def close(
-        self, job_ids: Collection[JobId], standing: Standing, now: datetime, *, before: int | None = None
-    ) -> list[Hold]:
+        self, job_ids: Collection[JobId], standing: HoldState, now: datetime, *, before: int | None = None
+    ) -> list[CreditHold]:
         rows = await self._run(
             "UPDATE holdfast.credit_hold SET standing = $2::text, settled_at = $3::timestamptz"
             " WHERE job = ANY ($1::text[]) AND standing = 'held' AND generation < $4::bigint"
@@ -111,7 +111,7 @@ class SqlBooks(CreditLooks):
         )  # fmt: skip
         return [self._hold(row) for row in rows]
 
-    async def write(self, page: Page) -> None:
+    async def write(self, page: Posting) -> None:
         changed = page.changed_wallets()
         await self._set(
             "credit_account",

@@ -16,7 +16,7 @@ from holdfast.domain.breaker import Breaker
 from holdfast.domain.codes import ErrorClass
 from holdfast.domain.concurrency_keys import own_key
 from holdfast.domain.job import (
-    Artefact,
+    Artifact,
     Attempt,
     DeadLetter,
     DeadLetterGroup,
@@ -32,7 +32,7 @@ from holdfast.domain.moves import Kind, State
 from holdfast.domain.tracebacks import Traceback
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.artifacts import MARK, split_result
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import Conflict, UsageError
 
 #: How many jobs one event row may speak of: the place in the row is part of an event's id.
@@ -193,10 +193,12 @@ def not_cancellable(job_id: JobId, state: State) -> Conflict:
     return Conflict(f"job {job_id} is {state} already; only a queued or processing job can be cancelled")
 
 
-def repeated(settlements: Sequence[Settlement], answers: dict[Lease, Answer]) -> list[Answer]:
+def repeated(
+    settlements: Sequence[Settlement], answers: dict[Lease, SettlementStatus]
+) -> list[SettlementStatus]:
     """The answers where a lease is settled more than once in one call: the first counts, the others repeat it."""
     rest = dict(answers)
-    return [rest.pop(s.lease, Answer.REPEATED) for s in settlements]
+    return [rest.pop(s.lease, SettlementStatus.REPEATED) for s in settlements]
 
 
 def lost_failure(*, overran: bool) -> Failure:
@@ -311,8 +313,8 @@ def attempt(row: Row, moment: Moment, job_id: JobId) -> Attempt:
     )
 
 
-def artefact(row: Row, moment: Moment) -> Artefact:
-    return Artefact(
+def artefact(row: Row, moment: Moment) -> Artifact:
+    return Artifact(
         job_id=JobId(str(row["job_id"])),
         epoch=row["epoch"],
         reference=row["reference"],

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.domain.external_task import Waiting
+from holdfast.domain.external_task import WaitingExternalTask
 from holdfast.domain.job import JobId
 from holdfast.stores.encoding import Moment, maybe
 
 
-def waiting_jobs(rows: Iterable[Sequence[Any]], moment: Moment) -> list[Waiting]:
+def waiting_jobs(rows: Iterable[Sequence[Any]], moment: Moment) -> list[WaitingExternalTask]:
     """Of id, task, generation, attempt, payload, version, trace, since, due, deadline."""
     return [
-        Waiting._make((JobId(str(job_id)), *told, moment(since), bool(due), maybe(deadline, moment)))
+        WaitingExternalTask._make(
+            (JobId(str(job_id)), *told, moment(since), bool(due), maybe(deadline, moment))
+        )
         for job_id, *told, since, due, deadline in rows
     ]

@@ -20,7 +20,7 @@ from holdfast.domain.moves import State
 from holdfast.domain.verdict import Complete
 from holdfast.engine.context import Job
 from holdfast.engine.engine import Engine
-from holdfast.engine.ports import Answer, Store, Threads
+from holdfast.engine.ports import SettlementStatus, Store, Threads
 from holdfast.engine.recovery import BATCH
 from holdfast.errors import UsageError
 from holdfast.testing.clock import ManualClock
@@ -207,12 +207,12 @@ class _WatchedStore:
         else:
             self._worker.stop()
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
         answers = await self._store.settle(settlements)
         for settlement, answer in zip(settlements, answers, strict=True):
-            if answer is Answer.APPLIED:
+            if answer is SettlementStatus.APPLIED:
                 self._count(outcome_of(settlement.verdict))
-            elif answer is Answer.LATE:
+            elif answer is SettlementStatus.LATE:
                 self.done.late += 1
         return answers
 

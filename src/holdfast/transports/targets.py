@@ -8,21 +8,21 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.domain.urls import parts_of, scheme_of
 from holdfast.engine import plugins
 from holdfast.errors import UsageError
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TopicTarget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
 
-class MemoryTarget(Target, frozen=True, kw_only=True):
+class MemoryTarget(TopicTarget, frozen=True, kw_only=True):
     pass
 
 
-class RabbitTarget(Target, frozen=True, kw_only=True):
+class RabbitTarget(TopicTarget, frozen=True, kw_only=True):
     """*routing_key* is the topic's name if not given. With *declare* what is missing on the broker is made: the exchange,
     and with *queue* a quorum queue bound to it, whose dead letters go to `<queue>.dead`."""
 
@@ -35,14 +35,14 @@ class RabbitTarget(Target, frozen=True, kw_only=True):
     queue_arguments: dict[str, str | int | bool] = {}
 
 
-class RedisTarget(Target, frozen=True, kw_only=True):
+class RedisTarget(TopicTarget, frozen=True, kw_only=True):
     """*stream* is the topic's name if not given. *maxlen* is about how many entries the stream keeps."""
 
     stream: str | None = None
     maxlen: int | None = None
 
 
-class NatsTarget(Target, frozen=True, kw_only=True):
+class NatsTarget(TopicTarget, frozen=True, kw_only=True):
     """*subject* is the topic's name if not given. With *stream* a JetStream stream for it is made if it is missing. With
     *dedupe* the stream drops what it was given twice within its window; a replay within it is dropped, too."""
 
@@ -51,19 +51,19 @@ class NatsTarget(Target, frozen=True, kw_only=True):
     dedupe: bool = False
 
 
-class WebTarget(Target, frozen=True, kw_only=True):
+class WebTarget(TopicTarget, frozen=True, kw_only=True):
     """*secret* (whsec_…) signs each message by Standard Webhooks."""
 
     secret: str | None = None
 
 
-class PluginTarget(Target, frozen=True, kw_only=True):
+class PluginTarget(TopicTarget, frozen=True, kw_only=True):
     """*options* are passed to the plug-in as they are: only it knows what they mean."""
 
     options: dict[str, Any] = {}
 
 
-KINDS: dict[str, type[Target]] = {
+KINDS: dict[str, type[TopicTarget]] = {
     "amqp": RabbitTarget,
     "amqps": RabbitTarget,
     "redis": RedisTarget,
@@ -80,7 +80,7 @@ _SUBJECT = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 _TOLD = ("amqp", "redis", "nats", "https", "memory")
 
 
-def read_target(topic: str, address: str, options: Mapping[str, Any]) -> Target:
+def read_target(topic: str, address: str, options: Mapping[str, Any]) -> TopicTarget:
     """`UsageError` in one line for an address of no known kind, without a host, or options that it has not."""
     scheme, separator, _ = address.partition("://") if isinstance(address, str) else ("", "", "")
     if not separator:
@@ -94,7 +94,7 @@ def read_target(topic: str, address: str, options: Mapping[str, Any]) -> Target:
     if unknown:
         name = min(unknown)
         raise UsageError(
-            f"topic {topic}: {scheme}:// has no option {name!r}; {near(name, kind.__struct_fields__)}"
+            f"topic {topic}: {scheme}:// has no option {name!r}; {suggest(name, kind.__struct_fields__)}"
         )
     try:
         target = msgspec.convert(dict(options), kind)
@@ -107,12 +107,12 @@ def read_target(topic: str, address: str, options: Mapping[str, Any]) -> Target:
 def _plugin_target(topic: str, address: str, options: Mapping[str, Any]) -> PluginTarget:
     known, scheme = plugins.installed("transport"), scheme_of(address)
     if scheme not in known:
-        hint = near(scheme, [*_TOLD, *known])
+        hint = suggest(scheme, [*_TOLD, *known])
         raise UsageError(f"topic {topic}: {scheme!r} is no kind of target; {hint}")
     return PluginTarget(options=dict(options))
 
 
-def _check_names(topic: str, target: Target) -> None:
+def _check_names(topic: str, target: TopicTarget) -> None:
     match target:
         case RabbitTarget():
             for name in (target.exchange, target.routing_key or topic, target.queue or ""):

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from holdfast.domain.classify import parse_retry_after
 from holdfast.domain.outbox import Delivered, Delivery, Message, Undelivered
 from holdfast.domain.urls import shown
-from holdfast.engine.outbound_calls import Calls
+from holdfast.engine.outbound_calls import OutboundCalls
 from holdfast.engine.ports import Clock
 from holdfast.errors import TargetNotAllowed
 from holdfast.transports.headers import as_lines
@@ -35,7 +35,7 @@ Sign = Callable[[Sequence[str], str, datetime, bytes], Mapping[str, str]]
 
 class WebhookTransport:
     def __init__(
-        self, address: str, topics: Mapping[str, WebTarget], clock: Clock, calls: Calls, sign: Sign
+        self, address: str, topics: Mapping[str, WebTarget], clock: Clock, calls: OutboundCalls, sign: Sign
     ) -> None:
         self._address, self._topics = address, topics
         self._clock, self._calls, self._sign = clock, calls, sign

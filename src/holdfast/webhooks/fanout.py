@@ -19,7 +19,7 @@ from holdfast.engine.recovery import BATCH
 from holdfast.logs import Log
 from holdfast.webhooks.delivery import delivery
 from holdfast.webhooks.envelope import enveloped
-from holdfast.webhooks.job_owners import Subjects
+from holdfast.webhooks.job_owners import JobOwners
 from holdfast.webhooks.selection import delivery_id, message_id, open_ones, wants, was_there
 
 log = Log("holdfast.webhooks")
@@ -34,9 +34,9 @@ MOST_MESSAGES = 5_000
 LOOK_EVERY = 2.0
 
 
-class Dispatching:
+class Fanout:
     def __init__(self, engine: Engine) -> None:
-        self._engine, self._subjects = engine, Subjects(engine.store)
+        self._engine, self._subjects = engine, JobOwners(engine.store)
         self._look_at = -math.inf
 
     async def run(self) -> None:
@@ -82,7 +82,7 @@ class Dispatching:
 async def deliveries(
     webhooks: Sequence[Webhook],
     events: Sequence[Event],
-    subjects: Subjects,
+    subjects: JobOwners,
     replay: str | None = None,
 ) -> list[NewJob]:
     """The jobs that tell these *webhooks* of those *events* that they want; as a *replay* of this name, also of what was before them."""

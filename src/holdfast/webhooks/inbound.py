@@ -16,7 +16,7 @@ import msgspec
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import State
 from holdfast.domain.webhook import Webhook
-from holdfast.engine.api_store import Repeated, Request
+from holdfast.engine.api_store import NamedRequest, Repeated
 from holdfast.engine.engine import Engine
 from holdfast.engine.permissions import must_be_open, must_not_be_internal
 from holdfast.errors import Conflict, PayloadError, UnknownJob
@@ -37,7 +37,7 @@ class NotYours(Conflict):
     """The job is of another owner than the webhook."""
 
 
-class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RetryMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a message asks for."""
 
     action: Literal["retry"]
@@ -59,7 +59,7 @@ async def receive(engine: Engine, webhook_id: str, headers: Mapping[str, str], b
     if webhook.owner is not None:
         must_be_open(engine, row.task)
     engine.check_again(row)
-    request = Request(scope=f"inbound {webhook.id}", name=message, fingerprint=sha256(body).digest())
+    request = NamedRequest(scope=f"inbound {webhook.id}", name=message, fingerprint=sha256(body).digest())
     job = retrial(webhook, row.id, delivery_id(f"{webhook.id} {message}", await engine.store.now()))
     if row.state is State.COMPLETE:
         raise Conflict(f"job {row.id} is complete; there is nothing to retry")
@@ -83,10 +83,10 @@ def _secrets(engine: Engine, webhook: Webhook | None) -> tuple[str, ...]:
         return (write_secret(engine.ids.secret()),)
 
 
-def _read(body: bytes) -> Wish:
+def _read(body: bytes) -> RetryMessage:
     if len(body) > LONGEST_BODY:
         raise PayloadError(f"the message is longer than {LONGEST_BODY:,} bytes")
     try:
-        return msgspec.json.decode(body, type=Wish)
+        return msgspec.json.decode(body, type=RetryMessage)
     except (msgspec.DecodeError, RecursionError):
         raise PayloadError('the message must be {"action": "retry", "job": "<id>"}') from None

@@ -14,7 +14,7 @@ BATCH = 200
 MOST = 20_000
 
 
-class Subjects:
+class JobOwners:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[JobId, Subject] = {}

@@ -15,10 +15,10 @@ from holdfast.domain.job import Event
 from holdfast.domain.notice import Notice
 from holdfast.engine import plugins
 from holdfast.engine.engine import Engine
-from holdfast.engine.leader import Lead
+from holdfast.engine.leader import Leader
 from holdfast.logs import Log
 from holdfast.redaction import redacted
-from holdfast.webhooks.job_owners import Subjects
+from holdfast.webhooks.job_owners import JobOwners
 from holdfast.webhooks.selection import is_ours
 
 log = Log("holdfast.webhooks")
@@ -34,30 +34,30 @@ TRIES, FIRST_PAUSE = 6, 1.0
 
 
 @dataclass(slots=True)
-class Reader:
+class NotifierProgress:
     """How one notifier fares in this process."""
 
     failures: int = 0  #: in a row, for the event behind its bookmark
     next_call: float = -math.inf
 
 
-class Notifying:
+class NotifierFeed:
     """*notifiers* returns the kinds of events that each plug-in is called for."""
 
     def __init__(self, engine: Engine, notifiers: Callable[[], Mapping[str, frozenset[str]]]) -> None:
         self._store, self._clock, self._notifiers = engine.store, engine.clock, notifiers
-        self._subjects = Subjects(engine.store)
-        self._lead = Lead(engine.store, engine.clock, LEADING, LEAD_FOR)
-        self._readers: dict[str, Reader] = {}
+        self._subjects = JobOwners(engine.store)
+        self._lead = Leader(engine.store, engine.clock, LEADING, LEAD_FOR)
+        self._readers: dict[str, NotifierProgress] = {}
 
     async def run(self) -> None:
         """Bring every notifier on by a page of events, one after another."""
         for name, kinds in self._notifiers().items():
-            reader = self._readers.setdefault(name, Reader())
+            reader = self._readers.setdefault(name, NotifierProgress())
             if self._clock.monotonic() >= reader.next_call and await self._lead.is_ours():
                 await self._follow(name, kinds, reader)
 
-    async def _follow(self, name: str, kinds: frozenset[str], reader: Reader) -> None:
+    async def _follow(self, name: str, kinds: frozenset[str], reader: NotifierProgress) -> None:
         bookmark = f"notifier.{name}"
         before = await self._store.bookmark(bookmark)
         if before is None:  # it is new: it hears of what happens from now on
@@ -80,7 +80,7 @@ class Notifying:
         if read != before:
             await self._store.move_bookmark(bookmark, before=before, to=read)
 
-    async def _notify(self, name: str, reader: Reader, notice: Notice) -> bool:
+    async def _notify(self, name: str, reader: NotifierProgress, notice: Notice) -> bool:
         """Whether the event is done with: the notifier took it, or has failed too often."""
         plugin = plugins.notifier(name)
         if await plugin.notify(notice):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast.domain.operation import Batch, Doing, Operation, Progress
+from holdfast.domain.operation import Operation, OperationAction, OperationBatch, Progress
 from holdfast.domain.webhook import Webhook
 from holdfast.engine.engine import Engine
 from holdfast.engine.recovery import BATCH
 from holdfast.errors import Conflict, UsageError
 from holdfast.webhooks.delivery import find
 from holdfast.webhooks.fanout import deliveries
-from holdfast.webhooks.job_owners import Subjects
+from holdfast.webhooks.job_owners import JobOwners
 
 #: How many operations are searched for a replay that still runs.
 _LATEST = 1000
@@ -38,7 +38,7 @@ async def begin_replay(
     return await store.begin_operation(
         Operation(
             id=operation_id,
-            doing=Doing.REPLAY,
+            doing=OperationAction.REPLAY,
             where={"webhook": webhook.id, "after": str(after), "before": str(end)},
             by=by,
             options={},
@@ -49,7 +49,7 @@ async def begin_replay(
     )
 
 
-async def replay_batch(engine: Engine, operation: Operation) -> Batch:
+async def replay_batch(engine: Engine, operation: Operation) -> OperationBatch:
     """Enqueue the messages of the next events. Repeated after a crash it enqueues none twice: their ids are the same."""
     webhook = await find(engine, operation.where["webhook"])
     if webhook is None or not webhook.is_enabled:
@@ -58,12 +58,12 @@ async def replay_batch(engine: Engine, operation: Operation) -> Batch:
     found = await engine.store.events(after=after, limit=BATCH)
     events = [event for event in found if event.id < before]
     if not events:
-        return Batch(0, 0, operation.cursor, is_last=True)
-    jobs = await deliveries([webhook], events, Subjects(engine.store), replay=operation.id)
+        return OperationBatch(0, 0, operation.cursor, is_last=True)
+    jobs = await deliveries([webhook], events, JobOwners(engine.store), replay=operation.id)
     await engine.enqueue(jobs)
-    return Batch(len(jobs), 0, str(events[-1].id), is_last=len(events) < len(found))
+    return OperationBatch(len(jobs), 0, str(events[-1].id), is_last=len(events) < len(found))
 
 
 def _is_replay_of(operation: Operation, webhook_id: str) -> bool:
-    is_running = operation.doing is Doing.REPLAY and operation.progress is Progress.RUNNING
+    is_running = operation.doing is OperationAction.REPLAY and operation.progress is Progress.RUNNING
     return is_running and operation.where["webhook"] == webhook_id

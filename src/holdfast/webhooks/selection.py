@@ -11,7 +11,7 @@ from uuid import UUID
 from holdfast.domain.cloudevent import GONE, Subject
 from holdfast.domain.job import Event, JobId
 from holdfast.domain.moves import Kind
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.domain.webhook import Webhook
 from holdfast.errors import UsageError
 
@@ -36,7 +36,7 @@ def read_events(events: Any) -> tuple[str, ...]:
     known = [*Kind.__members__, EVERYTHING]
     for name in names:
         if name not in known:
-            raise UsageError(f"no event {str(name)[:40]!r}; {near(str(name)[:40], known)}")
+            raise UsageError(f"no event {str(name)[:40]!r}; {suggest(str(name)[:40], known)}")
     return tuple(dict.fromkeys(names))
 
 

@@ -16,19 +16,19 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from holdfast.domain.concurrency_keys import own_key
-from holdfast.domain.gates import Asking, Hold, Reject, first_refusal
-from holdfast.domain.guard import Call
+from holdfast.domain.gates import GateRequest, Hold, Reject, first_refusal
+from holdfast.domain.guard import CallPermit
 from holdfast.domain.job import Claimed, Lane, Lease, Session, Settlement
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.verdict import Bury, Failure, Release, Verdict
-from holdfast.domain.wait_reasons import Reason
+from holdfast.domain.wait_reasons import WaitReason
 from holdfast.engine.engine import Engine
-from holdfast.engine.lane_store import Cap, Refusal
+from holdfast.engine.lane_store import Cap, QuotaRefusal
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.worker.dependencies import TRIAL_SPAN, Dependencies
-from holdfast.worker.dispatched import Source
-from holdfast.worker.quota_receipts import Receipts
+from holdfast.worker.dispatched import JobSource
+from holdfast.worker.quota_receipts import QuotaReceipts
 
 log = Log("holdfast.worker")
 
@@ -42,11 +42,11 @@ MANY, LONGEST_ROUND = 32, 0.1
 ASK_AGAIN = timedelta(seconds=30)
 
 
-class Admitted(NamedTuple):
+class AdmittedJob(NamedTuple):
     """A job that may start, and its leave to call its dependency."""
 
     claimed: Claimed
-    given: Call | None
+    given: CallPermit | None
 
 
 @dataclass(slots=True, eq=False)
@@ -58,17 +58,17 @@ class Group:
     home: bool = False  #: it has a task's own lane: there are no more of these than tasks
 
 
-class Admitting:
+class LaneAdmission:
     def __init__(
         self,
         engine: Engine,
         dependencies: Dependencies,
         settle: Callable[[Settlement, Claimed | None], None],
-        source: Source,
-        receipts: Receipts | None = None,
+        source: JobSource,
+        receipts: QuotaReceipts | None = None,
     ) -> None:
         """*source* is where jobs are claimed; *receipts* keep what they were charged."""
-        self._source, self._receipts = source, receipts or Receipts(engine.store)
+        self._source, self._receipts = source, receipts or QuotaReceipts(engine.store)
         self._engine, self._dependencies, self._settle = engine, dependencies, settle
         self._groups: list[Group] = []
         self._homes: list[Group] = []
@@ -125,7 +125,7 @@ class Admitting:
             return 1
         return self._dependencies.room(group.dependency) - self._asked[group.dependency]
 
-    async def claim(self, session: Session, wanted: int) -> list[Admitted]:
+    async def claim(self, session: Session, wanted: int) -> list[AdmittedJob]:
         """Up to *wanted* jobs that may start."""
         turned, now = self._in_turn(), self._engine.clock.monotonic()
         many = len(turned) - len(self._homes) > MANY
@@ -151,8 +151,8 @@ class Admitting:
             return turned
         return self._homes + [group for group in turned if not group.home]
 
-    async def _claim_from(self, groups: list[Group], session: Session, wanted: int) -> list[Admitted]:
-        admitted: list[Admitted] = []
+    async def _claim_from(self, groups: list[Group], session: Session, wanted: int) -> list[AdmittedJob]:
+        admitted: list[AdmittedJob] = []
         until = self._engine.clock.monotonic() + LONGEST_ROUND
         for place, group in enumerate(groups):
             left = wanted - len(admitted)
@@ -176,7 +176,7 @@ class Admitting:
 
     async def _claim_for(
         self, session: Session, group: Group, dependency: Dependency, wanted: int
-    ) -> list[Admitted]:
+    ) -> list[AdmittedJob]:
         if self._dependencies.wants_trial(dependency):
             return await self._claim_trial(session, group, dependency)
         room = min(wanted, self._room(group))
@@ -189,7 +189,7 @@ class Admitting:
             self._asked[dependency] -= room
         return await self._admit(claimed, dependency)
 
-    async def _claim_trial(self, session: Session, group: Group, dependency: Dependency) -> list[Admitted]:
+    async def _claim_trial(self, session: Session, group: Group, dependency: Dependency) -> list[AdmittedJob]:
         """One job behind the half-open breaker, if there is a slot for it and a job."""
         timeouts = [self._engine.tasks[lane.task].policy.timeout or TRIAL_SPAN for lane in group.lanes]
         trial = await self._dependencies.take_trial(dependency, max(timeouts))
@@ -206,7 +206,7 @@ class Admitting:
     # -- after the claim --------------------------------------------------------------------------------------------
     async def _admit(
         self, claimed: list[Claimed], dependency: Dependency | None, trial: str | None = None
-    ) -> list[Admitted]:
+    ) -> list[AdmittedJob]:
         if not claimed:
             return []
         refused: dict[Lease, Verdict] = {}
@@ -214,12 +214,12 @@ class Admitting:
             refused = {one.lease: verdict for one in claimed if (verdict := self._stopped(one)) is not None}
         asking = [one for one in claimed if one.lease not in refused] if refused else claimed
         if dependency is None:
-            admitted = [Admitted(one, None) for one in asking]
+            admitted = [AdmittedJob(one, None) for one in asking]
         else:
             leave = [*zip(asking, self._dependencies.enter(dependency, asking, trial), strict=True)]
-            admitted = [Admitted(one, given) for one, given in leave if isinstance(given, Call)]
+            admitted = [AdmittedJob(one, given) for one, given in leave if isinstance(given, CallPermit)]
             if len(admitted) < len(leave):
-                refused |= {one.lease: given for one, given in leave if not isinstance(given, Call)}
+                refused |= {one.lease: given for one, given in leave if not isinstance(given, CallPermit)}
         unpaid = await self._unpaid([one for one, _ in admitted])
         if unpaid:
             for one, call in admitted:
@@ -251,7 +251,7 @@ class Admitting:
         now = self._engine.clock.now()
         refusal = first_refusal(
             self._engine.admission.gates,
-            Asking(
+            GateRequest(
                 lane=claimed.lane,
                 now=now,
                 owner=claimed.owner,
@@ -267,7 +267,7 @@ class Admitting:
                 return Bury(Failure.of("NOT_ADMITTED", f"{gate}: {reason}"))
             case (gate, Hold(until, reason)):
                 wait = ASK_AGAIN if until is None else max(until - now, timedelta(seconds=1))
-                return Release(wait, f"{gate}: {reason}", reason=Reason.GATE)
+                return Release(wait, f"{gate}: {reason}", reason=WaitReason.GATE)
 
     async def _unpaid(self, claimed: list[Claimed]) -> dict[Lease, Verdict]:
         """Those whose owner or key has used up a rate or a quota."""
@@ -292,13 +292,13 @@ class Admitting:
                 refused[one.lease] = self._put_off(refusal)
         return refused
 
-    def _put_off(self, refusal: Refusal) -> Release:
+    def _put_off(self, refusal: QuotaRefusal) -> Release:
         charge, wait = refusal.charge, refusal.resets_in
         if charge.period == "rate":
             # Spread over the next round, so that they do not all come back for the one place that is free by then.
             wait += self._engine.rng.random() * charge.per / max(charge.limit, 1) * 2
-            return Release(wait, f"the rate of {charge.scope} is used up", reason=Reason.OWNER_RATE)
+            return Release(wait, f"the rate of {charge.scope} is used up", reason=WaitReason.OWNER_RATE)
         used = f"{refusal.used} of {charge.limit}"
         wait += timedelta(seconds=60 * self._engine.rng.random())
         why = f"the {charge.period}'s {charge.scope} is used up ({used})"
-        return Release(wait, why, reason=Reason.QUOTA)
+        return Release(wait, why, reason=WaitReason.QUOTA)

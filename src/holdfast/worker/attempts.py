@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.domain.duration import duration
-from holdfast.domain.guard import Call
+from holdfast.domain.guard import CallPermit
 from holdfast.domain.job import Claimed
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
-from holdfast.domain.wait_reasons import Reason
+from holdfast.domain.wait_reasons import WaitReason
 from holdfast.engine.context import Job, run_as
 from holdfast.engine.engine import Engine
 from holdfast.engine.payload import UnreadablePayload, decode_any, encode, size
@@ -25,7 +25,7 @@ from holdfast.engine.tasks import Task
 from holdfast.engine.tracebacks import traced
 from holdfast.errors import DependencyHeld, LeaseLost, PayloadError, Snooze
 from holdfast.logs import Log
-from holdfast.worker.processes import NotReady, ProcessPool
+from holdfast.worker.processes import ChildNotReady, ProcessPool
 
 #: A middleware wraps every attempt: it is given the job and the way on, and returns what the way on returned.
 Middleware = Callable[[Job, Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -44,12 +44,12 @@ class _TooLarge(NamedTuple):
     text: str
 
 
-class Running:
+class RunningAttempt:
     """An attempt under way, and the ways to end it from outside."""
 
     __slots__ = ("begun", "child", "claimed", "given", "job", "kill", "leftover", "started", "task", "why")
 
-    def __init__(self, claimed: Claimed, job: Job, started: float, given: Call | None = None) -> None:
+    def __init__(self, claimed: Claimed, job: Job, started: float, given: CallPermit | None = None) -> None:
         self.claimed, self.job, self.started = claimed, job, started
         self.given = given  #: leave to call its dependency
         self.task: asyncio.Task[Any] | None = None
@@ -89,7 +89,7 @@ class Executors:
         self._limit = engine.settings.result_limit
         self._pid = os.getpid()
 
-    async def attempt(self, running: Running) -> Verdict | None:
+    async def attempt(self, running: RunningAttempt) -> Verdict | None:
         """Run the handler; None when the attempt was taken away and nothing may be written."""
         if running.why is not None:  # ended before it began
             return None if running.why == "lost" else Release()
@@ -151,7 +151,7 @@ class Executors:
         return None
 
     async def _call(
-        self, task: Task[Any, Any], running: Running, args: list[Any], kwargs: dict[str, Any]
+        self, task: Task[Any, Any], running: RunningAttempt, args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
         """Through the middleware, in the executor that the task asks for."""
 
@@ -214,7 +214,7 @@ class Executors:
             return Bury(Failure.of("RESULT_TOO_LARGE", f"{size(text):,} bytes; the limit is {self._limit:,}"))
         return Complete(text)
 
-    def _ended(self, running: Running, error: BaseException) -> Verdict:
+    def _ended(self, running: RunningAttempt, error: BaseException) -> Verdict:
         match running.why:
             case "timeout":
                 spent = running.claimed.timeout
@@ -224,7 +224,7 @@ class Executors:
                 return self._engine.judge(running.claimed, error, self._spent(running))
         return Release()
 
-    def _raised_safely(self, running: Running, error: BaseException) -> Verdict:
+    def _raised_safely(self, running: RunningAttempt, error: BaseException) -> Verdict:
         """A rule, a policy or an exception that cannot even be looked at must not take the worker down."""
         try:
             return self._raised(running, error)
@@ -233,11 +233,11 @@ class Executors:
             failure = Failure.of("UNKNOWN", f"{type(error).__name__}, and judging it failed too")
             return self._engine.judge_failure(running.claimed, failure, self._spent(running))
 
-    def _raised(self, running: Running, error: BaseException) -> Verdict:
+    def _raised(self, running: RunningAttempt, error: BaseException) -> Verdict:
         match error:
             case DependencyHeld():
-                return Release(duration(error.after), str(error), reason=Reason.BREAKER_OPEN)
-            case NotReady():
+                return Release(duration(error.after), str(error), reason=WaitReason.BREAKER_OPEN)
+            case ChildNotReady():
                 return Release(AGAIN_SOON, str(error))
             case Snooze():
                 return Release(duration(error.after), "snoozed", snoozed=True)
@@ -250,7 +250,7 @@ class Executors:
             return self._ended(running, error)
         return self._engine.judge(running.claimed, error, self._spent(running))
 
-    def _spent(self, running: Running) -> timedelta:
+    def _spent(self, running: RunningAttempt) -> timedelta:
         return timedelta(seconds=self._engine.clock.monotonic() - running.started)
 
 

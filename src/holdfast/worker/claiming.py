@@ -12,13 +12,13 @@ from holdfast.domain.moves import State
 from holdfast.engine.engine import Engine
 from holdfast.errors import StoreError
 from holdfast.logs import Log
-from holdfast.worker.admission import Admitted, Admitting
-from holdfast.worker.dispatched import Source
-from holdfast.worker.lease_reconciler import Watch
-from holdfast.worker.running import UnderWay
-from holdfast.worker.served_lanes import Serving
-from holdfast.worker.session import Tenure
-from holdfast.worker.settlements import Settler
+from holdfast.worker.admission import AdmittedJob, LaneAdmission
+from holdfast.worker.dispatched import JobSource
+from holdfast.worker.lease_reconciler import LeaseReconciler
+from holdfast.worker.running import RunningAttempts
+from holdfast.worker.served_lanes import ServedLanes
+from holdfast.worker.session import WorkerSession
+from holdfast.worker.settlements import SettlementWriter
 from holdfast.worker.slots import Slots
 
 log = Log("holdfast.worker")
@@ -27,7 +27,7 @@ log = Log("holdfast.worker")
 REFRESH_EVERY = 5.0
 
 
-class Catch(Enum):
+class ClaimResult(Enum):
     """What a claim brought."""
 
     NO_ROOM = auto()
@@ -36,18 +36,18 @@ class Catch(Enum):
     FULL = auto()
 
 
-class Claiming:
+class Claimer:
     def __init__(
         self,
         engine: Engine,
-        tenure: Tenure,
+        tenure: WorkerSession,
         slots: Slots,
-        serving: Serving,
-        admitting: Admitting,
-        source: Source,
-        under_way: UnderWay,
-        settler: Settler,
-        watch: Watch,
+        serving: ServedLanes,
+        admitting: LaneAdmission,
+        source: JobSource,
+        under_way: RunningAttempts,
+        settler: SettlementWriter,
+        watch: LeaseReconciler,
         *,
         idle: Callable[[], None] | None,
     ) -> None:
@@ -97,16 +97,16 @@ class Claiming:
                 await self._begin_again()
                 continue
             caught = await self._claim_half(attempts, self._tenure.session)
-            if caught in (Catch.EMPTY, Catch.SHORT) and await self._reclaim():
+            if caught in (ClaimResult.EMPTY, ClaimResult.SHORT) and await self._reclaim():
                 continue  # there is something again
             match caught:
-                case Catch.NO_ROOM:
+                case ClaimResult.NO_ROOM:
                     await self._bell.wait()
-                case Catch.FULL:
+                case ClaimResult.FULL:
                     self._flood.set()
-                case Catch.EMPTY if self._idle is not None and await self._is_idle():
+                case ClaimResult.EMPTY if self._idle is not None and await self._is_idle():
                     self._idle()
-                case Catch.EMPTY if self._tenure.session is not None:
+                case ClaimResult.EMPTY if self._tenure.session is not None:
                     await self._wait_for_work(self._admitting.lanes, poll)
 
     async def _claim_along(self, attempts: asyncio.TaskGroup) -> None:
@@ -118,21 +118,21 @@ class Claiming:
                 return
             self._second_bell.clear()
             session = self._tenure.session
-            match await self._claim_half(attempts, session) if session is not None else Catch.EMPTY:
-                case Catch.NO_ROOM:
+            match await self._claim_half(attempts, session) if session is not None else ClaimResult.EMPTY:
+                case ClaimResult.NO_ROOM:
                     await self._second_bell.wait()
-                case Catch.SHORT | Catch.EMPTY:
+                case ClaimResult.SHORT | ClaimResult.EMPTY:
                     self._flood.clear()
                     self._bell.set()  # the first hand may have found no room because this one was asking for it
 
-    async def _claim_half(self, attempts: asyncio.TaskGroup, session: Session) -> Catch:
+    async def _claim_half(self, attempts: asyncio.TaskGroup, session: Session) -> ClaimResult:
         """Claim for the slots that are free, half of all at the most, and start what came."""
         slots = self._slots.count
         room = slots - self._under_way.count - self._asked
         # Finished attempts that still travel to the store bound the claims too: a store that cannot keep up
         # with the settling must not be asked for more.
         if room <= 0 or self._settler.backlog > 2 * slots:
-            return Catch.NO_ROOM
+            return ClaimResult.NO_ROOM
         wanted = min(room, (slots + 1) // 2)
         self._asked += wanted
         try:
@@ -146,9 +146,15 @@ class Claiming:
                 self._settler.give_back(one.claimed)
         else:
             self._under_way.start(admitted, attempts)
-        return Catch.FULL if len(admitted) == wanted else Catch.SHORT if admitted else Catch.EMPTY
+        return (
+            ClaimResult.FULL
+            if len(admitted) == wanted
+            else ClaimResult.SHORT
+            if admitted
+            else ClaimResult.EMPTY
+        )
 
-    async def _claim(self, session: Session, wanted: int) -> list[Admitted]:
+    async def _claim(self, session: Session, wanted: int) -> list[AdmittedJob]:
         try:
             with self._watch.claiming():
                 return await self._admitting.claim(session, wanted)

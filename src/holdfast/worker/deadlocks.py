@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from holdfast.domain.job import JobId, Lane, Session
 from holdfast.engine.engine import Engine
 from holdfast.logs import Log
-from holdfast.worker.running import UnderWay
+from holdfast.worker.running import RunningAttempts
 from holdfast.worker.slots import Slots
 
 log = Log("holdfast.worker")
@@ -22,11 +22,11 @@ HINT = (
 )
 
 
-class Waiting:
+class DeadlockDetector:
     """*queues* are those that the worker serves; None: all."""
 
     def __init__(
-        self, engine: Engine, under_way: UnderWay, slots: Slots, queues: AbstractSet[str] | None
+        self, engine: Engine, under_way: RunningAttempts, slots: Slots, queues: AbstractSet[str] | None
     ) -> None:
         self._engine, self._under_way, self._slots, self._queues = engine, under_way, slots, queues
         self._seen = 0  #: at the last look; what is so at two of them in a row is no coincidence

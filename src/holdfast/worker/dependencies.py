@@ -23,15 +23,15 @@ from holdfast.domain.breaker import (
     renew_trial,
     take_trial,
 )
-from holdfast.domain.guard import Call, Guard
+from holdfast.domain.guard import CallPermit, DependencyGuard
 from holdfast.domain.job import Claimed, JobId, Lane, Session
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
 from holdfast.domain.moves import Kind
 from holdfast.domain.outcome import Outcome, outcome_of
 from holdfast.domain.verdict import Bury, Failure, Release, RetryAfter, Verdict
-from holdfast.domain.wait_reasons import Reason
+from holdfast.domain.wait_reasons import WaitReason
 from holdfast.engine.engine import Engine
-from holdfast.engine.lane_store import Outlook, Report
+from holdfast.engine.lane_store import DependencyReport, DependencyState
 from holdfast.errors import DependencyHeld, StoreError
 from holdfast.logs import Log
 
@@ -79,9 +79,9 @@ class Dependencies:
     def __init__(self, engine: Engine, ring: Callable[[], None]) -> None:
         """*ring*: a breaker has changed, and so what can be claimed."""
         self._engine, self._ring = engine, ring
-        self._guards: dict[Dependency, Guard] = {}
+        self._guards: dict[Dependency, DependencyGuard] = {}
         self._throttled: dict[JobId, None] = {}  #: jobs whose last attempt here was throttled: oldest first
-        self._outlooks: dict[Dependency, Outlook] = {}
+        self._outlooks: dict[Dependency, DependencyState] = {}
         self._heard_at = 0.0
         self._looked_at = -LOOK_EVERY
         self._trials = 0
@@ -102,7 +102,7 @@ class Dependencies:
                 self._guard(dependency)
                 continue
             policy = self._engine.admission.dependency(dependency.name)
-            self._guards[dependency] = Guard(
+            self._guards[dependency] = DependencyGuard(
                 policy,
                 now,
                 workers=outlook.callers + 1,
@@ -112,11 +112,11 @@ class Dependencies:
             )
         await self._hear(list(outlooks.values()), move=False)
 
-    def _guard(self, dependency: Dependency) -> Guard:
+    def _guard(self, dependency: Dependency) -> DependencyGuard:
         guard = self._guards.get(dependency)
         if guard is None:
             policy, now = self._engine.admission.dependency(dependency.name), self._engine.clock.monotonic()
-            guard = self._guards[dependency] = Guard(policy, now, dependency=dependency)
+            guard = self._guards[dependency] = DependencyGuard(policy, now, dependency=dependency)
         return guard
 
     # -- before a claim ---------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Dependencies:
             and guard.shared.free_trials(self._store_now(dependency)) > 0
         )
 
-    def _holds(self, guard: Guard) -> bool:
+    def _holds(self, guard: DependencyGuard) -> bool:
         return guard.policy.breaker is None or guard.policy.breaker.mode == "hold"
 
     async def take_trial(self, dependency: Dependency, span: timedelta = TRIAL_SPAN) -> str | None:
@@ -165,7 +165,7 @@ class Dependencies:
     # -- around a call ----------------------------------------------------------------------------------------------
     def enter(
         self, dependency: Dependency, claimed: Sequence[Claimed], trial: str | None = None
-    ) -> list[Call | Verdict]:
+    ) -> list[CallPermit | Verdict]:
         """For each job leave for a call, or what becomes of it instead."""
         guard, now = self._guard(dependency), self._engine.clock.monotonic()
         refused = None if trial is not None else self._refused(dependency, guard)
@@ -180,7 +180,9 @@ class Dependencies:
             ]
         return [*guard.begin_many(now, len(claimed))]
 
-    def _pay(self, dependency: Dependency, guard: Guard, claimed: Claimed, now: float) -> Call | Verdict:
+    def _pay(
+        self, dependency: Dependency, guard: DependencyGuard, claimed: Claimed, now: float
+    ) -> CallPermit | Verdict:
         """Leave for a retry, if the budget has it."""
         assert guard.budget is not None
         policy = guard.budget.policy
@@ -189,10 +191,10 @@ class Dependencies:
         if not guard.budget.take(paid, now, urgent=in_a_hurry or claimed.priority > 0):
             wait = guard.budget.wait(self._engine.rng.random())
             why = f"the retry budget of {dependency.label} is used up"
-            return Release(wait, why, reason=Reason.RETRY_BUDGET)
+            return Release(wait, why, reason=WaitReason.RETRY_BUDGET)
         return guard.begin(now, paid=paid)
 
-    def _refused(self, dependency: Dependency, guard: Guard) -> Verdict | None:
+    def _refused(self, dependency: Dependency, guard: DependencyGuard) -> Verdict | None:
         """The breaker was found open after the claim: nothing is called, and no attempt is burnt."""
         if guard.shared.state is BreakerState.CLOSED:
             return None
@@ -201,7 +203,7 @@ class Dependencies:
             detail = f"the breaker of {dependency.label} is open"
             return Bury(Failure.held(policy.fail_code, detail, self._engine.codes))
         why = f"the breaker of {dependency.label} is open"
-        return Release(self.closed_for(dependency), why, reason=Reason.BREAKER_OPEN)
+        return Release(self.closed_for(dependency), why, reason=WaitReason.BREAKER_OPEN)
 
     def closed_for(self, dependency: Dependency) -> timedelta:
         """How long until the breaker lets calls be tried again, as far as is known."""
@@ -216,14 +218,14 @@ class Dependencies:
         dependency = Dependency.of(lane)
         return None if dependency is None else str(self._guard(dependency).shared.state)
 
-    def answered(self, call: Call, now: float) -> None:
+    def answered(self, call: CallPermit, now: float) -> None:
         """The call went well."""
         call.guard.answered(call, now)
         observers = self._engine.observers
         if observers.any:
             observers.called(call.guard.dependency, now - call.began)
 
-    def failed(self, call: Call, failure: Failure, now: float, *, job_id: JobId | None = None) -> None:
+    def failed(self, call: CallPermit, failure: Failure, now: float, *, job_id: JobId | None = None) -> None:
         guard, seconds = call.guard, now - call.began
         guard.end(call, outcome_of(failure, seconds, guard.slow_after), now)
         self._engine.observers.called(guard.dependency, seconds)
@@ -238,15 +240,15 @@ class Dependencies:
             if len(self._throttled) > MOST_REMEMBERED:
                 del self._throttled[next(iter(self._throttled))]
 
-    def told_nothing(self, call: Call, now: float) -> None:
+    def told_nothing(self, call: CallPermit, now: float) -> None:
         """The call was ended from outside."""
         call.guard.end(call, Outcome.UNCOUNTED, now)
 
-    def take_back(self, call: Call) -> None:
+    def take_back(self, call: CallPermit) -> None:
         """The call will not be made after all."""
         call.guard.take_back(call, self._engine.clock.monotonic())
 
-    async def leave(self, call: Call, failure: Failure | None) -> None:
+    async def leave(self, call: CallPermit, failure: Failure | None) -> None:
         """`answered` or `failed`, and the trial it may have been, too."""
         now = self._engine.clock.monotonic()
         if failure is None:
@@ -256,7 +258,7 @@ class Dependencies:
         if call.trial is not None:
             await self._end_trial(call.guard.dependency, call.trial, call.outcome)
 
-    async def abandon(self, call: Call) -> None:
+    async def abandon(self, call: CallPermit) -> None:
         """`told_nothing`, and the trial is the next one's."""
         self.told_nothing(call, self._engine.clock.monotonic())
         if call.trial is not None:
@@ -282,7 +284,7 @@ class Dependencies:
             log.warning("hold.failed", scope=str(scope), reason=str(error))
 
     # -- calls that a handler marks itself --------------------------------------------------------------------------
-    async def enter_call(self, dependency: Dependency, given: Call | None) -> Call:
+    async def enter_call(self, dependency: Dependency, given: CallPermit | None) -> CallPermit:
         """*given* is the leave of the attempt: the first call of that dependency takes it over."""
         guard, trial = self._guard(dependency), None
         is_trial = (
@@ -310,7 +312,7 @@ class Dependencies:
             log.info("trial.waits", dependency=dependency.label, reason=str(error))
             return None
 
-    async def leave_call(self, call: Call, error: BaseException | None, task: str) -> None:
+    async def leave_call(self, call: CallPermit, error: BaseException | None, task: str) -> None:
         if isinstance(error, asyncio.CancelledError):
             await self.abandon(call)
             return
@@ -347,9 +349,9 @@ class Dependencies:
         elif await self._swap(lent.dependency, renewed) and holder in self._lent:
             self._lent[holder] = lent._replace(until=now + TRIAL_LOAN.total_seconds())
 
-    def _report(self, dependency: Dependency, guard: Guard, now: float) -> Report:
+    def _report(self, dependency: Dependency, guard: DependencyGuard, now: float) -> DependencyReport:
         limiter = guard.limiter
-        return Report(
+        return DependencyReport(
             dependency,
             guard.shared.version,
             guard.vote(now),
@@ -364,7 +366,7 @@ class Dependencies:
         """Hear what the store knows of the dependencies, and change nothing there."""
         await self._hear(await self._engine.store.outlooks(), move=False)
 
-    async def _hear(self, outlooks: list[Outlook], *, move: bool = True) -> None:
+    async def _hear(self, outlooks: list[DependencyState], *, move: bool = True) -> None:
         now = self._engine.clock.monotonic()
         self._heard_at = now
         for outlook in outlooks:
@@ -378,7 +380,7 @@ class Dependencies:
             if move:
                 await self._judge(guard, outlook)
 
-    async def _judge(self, guard: Guard, outlook: Outlook) -> None:
+    async def _judge(self, guard: DependencyGuard, outlook: DependencyState) -> None:
         policy = guard.policy.breaker
         if policy is None:
             await self._let_go(outlook)
@@ -398,7 +400,7 @@ class Dependencies:
         if moved is not None:
             await self._swap(outlook.dependency, moved, votes=outlook.votes, callers=outlook.callers)
 
-    async def _let_go(self, outlook: Outlook) -> None:
+    async def _let_go(self, outlook: DependencyState) -> None:
         """It has no breaker any more, or was opened by hand without ever having one: it ends without trials, in its time."""
         breaker, now = outlook.breaker, outlook.now
         is_over = breaker.retry_at is None or now >= breaker.retry_at
@@ -476,5 +478,5 @@ def after_trial(verdict: Verdict | None, outcome: Outcome, dependency: Dependenc
     """A job that was drafted for a trial which failed gets its attempt back and goes behind the others."""
     if outcome in (Outcome.FAILED, Outcome.SLOW) and isinstance(verdict, (RetryAfter, Bury)):
         why = f"it was the trial call of {dependency.label}, which failed"
-        return Release(timedelta(), why, reason=Reason.TRIAL_FAILED)
+        return Release(timedelta(), why, reason=WaitReason.TRIAL_FAILED)
     return verdict

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from holdfast.domain.job import Claimed, Lane, Session
 from holdfast.domain.lanes import HoldIndex
-from holdfast.engine.dispatcher import Broker
+from holdfast.engine.dispatcher import Dispatcher
 from holdfast.engine.engine import Engine
 from holdfast.engine.lane_store import Cap
 
@@ -34,7 +34,7 @@ ROUNDS = 20
 MOST_GROUPS = 1000
 
 
-class Source(Protocol):
+class JobSource(Protocol):
     """Where jobs are claimed; a store is one."""
 
     async def claim(
@@ -50,8 +50,8 @@ class Source(Protocol):
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None: ...
 
 
-class Brokered:
-    def __init__(self, engine: Engine, broker: Broker) -> None:
+class DispatchedJobs:
+    def __init__(self, engine: Engine, broker: Dispatcher) -> None:
         self._engine, self._store, self._broker, self._clock = engine, engine.store, broker, engine.clock
         self._look_at: dict[tuple[Lane, ...], float] = {}  #: when the store is looked at although …
         self._sweep_at: dict[tuple[Lane, ...], float] = {}  #: … the broker has nothing, or enough

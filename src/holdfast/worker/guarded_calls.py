@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from holdfast.domain.classify import classify
-from holdfast.domain.guard import CALLER_SECONDS, Call
+from holdfast.domain.guard import CALLER_SECONDS, CallPermit
 from holdfast.domain.job import Session
 from holdfast.domain.lanes import Dependency
 from holdfast.engine.engine import Engine
@@ -28,7 +28,7 @@ _SESSION_TTL = timedelta(seconds=10)
 OPEN_WITHIN, LOOK_WITHIN = 5.0, 2.0
 
 
-class Caller:
+class GuardedCaller:
     """The guards of one engine, and a beat that exchanges what they know with the store while calls are made."""
 
     def __init__(self, engine: Engine) -> None:
@@ -39,7 +39,7 @@ class Caller:
         self._last_use = 0.0
         self._under_way = 0
 
-    async def enter(self, dependency: Dependency) -> Call:
+    async def enter(self, dependency: Dependency) -> CallPermit:
         """Begin a call; raise `DependencyHeld` when the breaker is open. A store that is away stops no call."""
         self._last_use = self._engine.clock.monotonic()
         try:
@@ -55,7 +55,7 @@ class Caller:
         self._under_way += 1
         return call
 
-    async def leave(self, call: Call, error: BaseException | None) -> None:
+    async def leave(self, call: CallPermit, error: BaseException | None) -> None:
         """End a call with what its block raised, if anything."""
         self._under_way -= 1
         self._last_use = self._engine.clock.monotonic()
@@ -92,10 +92,10 @@ class Caller:
         return self._session
 
 
-def caller_of(engine: Engine) -> Caller:
+def caller_of(engine: Engine) -> GuardedCaller:
     """The one caller of this engine, made when it is first needed."""
-    if not isinstance(engine.caller, Caller):
-        engine.caller = Caller(engine)
+    if not isinstance(engine.caller, GuardedCaller):
+        engine.caller = GuardedCaller(engine)
     return engine.caller
 
 
@@ -120,7 +120,7 @@ class GuardedCall:
         self.dependency = dependency
         self._engine, self._find_portal = engine, portal
         self._portal: _Portal | None = None  #: of a plain `with`, while inside
-        self._entered: tuple[Caller, Call] | None = None
+        self._entered: tuple[GuardedCaller, CallPermit] | None = None
 
     async def __aenter__(self) -> GuardedCall:
         await self._enter(self._engine)

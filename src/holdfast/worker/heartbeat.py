@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from holdfast.domain.job import Session
-from holdfast.engine.ports import Clock, Heart, Threads
+from holdfast.engine.ports import Clock, HeartbeatConnection, Threads
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 
@@ -19,7 +19,12 @@ log = Log("holdfast.worker")
 
 class Heartbeat:
     def __init__(
-        self, heart: Heart, session: Session, every: float, clock: Clock, lost: Callable[[], object]
+        self,
+        heart: HeartbeatConnection,
+        session: Session,
+        every: float,
+        clock: Clock,
+        lost: Callable[[], object],
     ) -> None:
         self._heart, self._session, self._every, self._clock, self._lost = heart, session, every, clock, lost
         self._stop = threading.Event()

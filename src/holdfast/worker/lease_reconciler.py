@@ -11,9 +11,9 @@ from holdfast.domain.verdict import Release
 from holdfast.engine.engine import Engine
 from holdfast.errors import StoreError
 from holdfast.logs import Log
-from holdfast.worker.running import UnderWay
-from holdfast.worker.session import Tenure
-from holdfast.worker.settlements import Settler
+from holdfast.worker.running import RunningAttempts
+from holdfast.worker.session import WorkerSession
+from holdfast.worker.settlements import SettlementWriter
 
 log = Log("holdfast.worker")
 
@@ -24,11 +24,13 @@ WATCH_EVERY = 1.0
 DOUBT_FOR = 75.0
 
 
-class Watch:
+class LeaseReconciler:
     """Tells handlers whose attempts were taken away, and gives back leases that we hold without knowing, because the answer
     to the claim was lost."""
 
-    def __init__(self, engine: Engine, tenure: Tenure, under_way: UnderWay, settler: Settler) -> None:
+    def __init__(
+        self, engine: Engine, tenure: WorkerSession, under_way: RunningAttempts, settler: SettlementWriter
+    ) -> None:
         self._engine, self._tenure, self._under_way, self._settler = engine, tenure, under_way, settler
         self._doubt_until = -math.inf
         self._claims: set[int] = set()  #: those on their way, by number

@@ -18,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DRESS = logging.Formatter()
 
 
-class Ears(logging.Handler):
+class LogCapture(logging.Handler):
     """*find* says whose attempt it is that speaks, if any."""
 
     def __init__(self, find: Callable[[], AttemptLog | None]) -> None:
@@ -57,7 +57,7 @@ def _words(record: logging.LogRecord) -> str:
     return text
 
 
-_ears = Ears(current_log)
+_ears = LogCapture(current_log)
 _listeners = 0
 
 
@@ -85,7 +85,7 @@ def heard(log: AttemptLog, level: int | None) -> Iterator[None]:
     if level is None:
         yield
         return
-    root, ears = logging.getLogger(), Ears(lambda: log)
+    root, ears = logging.getLogger(), LogCapture(lambda: log)
     if not root.handlers:
         root.setLevel(level)
     root.addHandler(ears)

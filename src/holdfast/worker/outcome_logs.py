@@ -18,7 +18,7 @@ MILLISECOND = timedelta(milliseconds=1)
 MOST_SHOWN = 1000
 
 
-def tell(
+def log_outcome(
     claimed: Claimed, verdict: Verdict, spent: timedelta, breaker: str | None, shown: MutableSet[str]
 ) -> None:
     """Log how an attempt ended: completions at debug, retries and releases at info, the last failure as a warning.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
     from holdfast.engine.tasks import Task
-    from holdfast.worker.attempts import Running
+    from holdfast.worker.attempts import RunningAttempt
 
 
 #: A handler by name: its module and its place there.
@@ -51,7 +51,7 @@ class ChildEnded(RuntimeError):
     """The child process of a handler ended without an answer."""
 
 
-class NotReady(RuntimeError):
+class ChildNotReady(RuntimeError):
     """The child process is still on its way, and this attempt cannot wait for it."""
 
 
@@ -70,7 +70,7 @@ class ProcessPool:
         self._all: set[_Child] = set()
 
     async def take(self, task: Task[Any, Any], patience: float | None) -> _Child:
-        """A child that is ready to run the handler. `NotReady` after *patience* seconds; it goes on becoming ready."""
+        """A child that is ready to run the handler. `ChildNotReady` after *patience* seconds; it goes on becoming ready."""
         function = task.function
         where = function.__module__, function.__qualname__
         child = self._pick(where)
@@ -80,7 +80,7 @@ class ProcessPool:
         except (TimeoutError, asyncio.CancelledError) as error:
             self.give(child)
             if isinstance(error, TimeoutError):
-                raise NotReady(f"the process of {task.name} was not ready after {patience} s") from None
+                raise ChildNotReady(f"the process of {task.name} was not ready after {patience} s") from None
             raise
         match outcome:
             case "ready":
@@ -129,7 +129,7 @@ class ProcessPool:
         task: Task[Any, Any],
         args: list[Any],
         kwargs: dict[str, Any],
-        running: Running,
+        running: RunningAttempt,
     ) -> Any:
         """Run the handler in this *child*; if the wait is cancelled, the child is killed."""
         function = task.function

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from holdfast.domain.job import Lease, Settlement
 from holdfast.domain.verdict import Release
 from holdfast.engine.lane_store import Charge
-from holdfast.engine.ports import Answer, Store
+from holdfast.engine.ports import SettlementStatus, Store
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 
@@ -23,7 +23,7 @@ MOST = 10_000
 _ANY = 1 << 53
 
 
-class Receipts:
+class QuotaReceipts:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._paid: dict[Lease, list[Charge]] = {}
@@ -36,14 +36,14 @@ class Receipts:
             if len(self._paid) > MOST:
                 del self._paid[next(iter(self._paid))]
 
-    async def settled(self, settlements: Sequence[Settlement], answers: Sequence[Answer]) -> None:
+    async def settled(self, settlements: Sequence[Settlement], answers: Sequence[SettlementStatus]) -> None:
         """Forget those that have ended; give back what the released ones had taken."""
         if not self._paid:
             return
         back: list[list[Charge]] = []
         for settlement, answer in zip(settlements, answers, strict=True):
             paid = self._paid.pop(settlement.lease, None)
-            if paid and isinstance(settlement.verdict, Release) and answer is Answer.APPLIED:
+            if paid and isinstance(settlement.verdict, Release) and answer is SettlementStatus.APPLIED:
                 back.append([one._replace(amount=-one.amount, limit=_ANY) for one in paid])
         if not back:
             return

@@ -8,19 +8,19 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.guard import Call
+from holdfast.domain.guard import CallPermit
 from holdfast.domain.job import Claimed, Lease, Settlement
 from holdfast.domain.verdict import Bury, Complete, RetryAfter, Verdict
 from holdfast.engine.attempt_log import AttemptLog
 from holdfast.engine.context import Job, job_of
 from holdfast.engine.engine import Engine
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.logs import Log
-from holdfast.worker.admission import Admitted
-from holdfast.worker.attempts import Executors, Running
+from holdfast.worker.admission import AdmittedJob
+from holdfast.worker.attempts import Executors, RunningAttempt
 from holdfast.worker.dependencies import Dependencies, after_trial
-from holdfast.worker.outcome_logs import tell
-from holdfast.worker.settlements import Settler
+from holdfast.worker.outcome_logs import log_outcome
+from holdfast.worker.settlements import SettlementWriter
 from holdfast.worker.slots import Slots
 
 log = Log("holdfast.worker")
@@ -29,14 +29,14 @@ log = Log("holdfast.worker")
 LAST_WORDS, INSIST_EVERY = 2.0, 0.25
 
 
-class UnderWay:
+class RunningAttempts:
     """*freed*: a slot is free again."""
 
     def __init__(
         self,
         engine: Engine,
         executors: Executors,
-        settler: Settler,
+        settler: SettlementWriter,
         dependencies: Dependencies,
         slots: Slots,
         *,
@@ -49,7 +49,7 @@ class UnderWay:
         self._keep_logs = engine.settings.keep_logs
         self._loud = log.hears(logging.DEBUG)  #: completions are told, too
         self._shown: set[str] = set()  #: tracebacks that were logged
-        self.running: dict[Lease, Running] = {}
+        self.running: dict[Lease, RunningAttempt] = {}
         self.ending: set[Lease] = set()  #: over, and not handed on yet: the store is told of their trials
         self._leftovers: set[asyncio.Future[Any]] = set()
         self._ended = asyncio.Event()  #: one has, since the last look
@@ -59,18 +59,18 @@ class UnderWay:
         """How many slots are taken: by attempts, and by threads that outlived theirs."""
         return len(self.running) + len(self._leftovers)
 
-    def start(self, admitted: list[Admitted], attempts: asyncio.TaskGroup) -> None:
+    def start(self, admitted: list[AdmittedJob], attempts: asyncio.TaskGroup) -> None:
         store, clock, keeper = self._engine.store, self._engine.clock, self._engine.keeper
         now = clock.monotonic()
         for one, given in admitted:
             job = Job(one, store, clock, now, self._resources, keeper)
             job.calls, job.given = self._dependencies, given
-            running = Running(one, job, now, given)
+            running = RunningAttempt(one, job, now, given)
             self.running[one.lease] = running
             self._slots.started(now)
             running.task = attempts.create_task(self._execute(running))
 
-    async def _execute(self, running: Running) -> None:
+    async def _execute(self, running: RunningAttempt) -> None:
         """One attempt from its start to the hand-over of its verdict. No exception leaves it."""
         claimed, given, running.begun = running.claimed, running.given, True
         if given is not None:  # how long it stood here in line is not the dependency's doing
@@ -108,24 +108,26 @@ class UnderWay:
         elif running.job.completed:
             self._completed_already(running, timedelta(seconds=now - running.started))
 
-    def _completed_already(self, running: Running, spent: timedelta) -> None:
+    def _completed_already(self, running: RunningAttempt, spent: timedelta) -> None:
         """The handler's own transaction has written the end: sent again it changes nothing, but brings the logs along."""
         claimed, said = running.claimed, running.job.said
         end = Settlement(claimed.lease, Complete(None), claimed.attempt, spent)
-        self._engine.observers.settled([(end, claimed)], [Answer.APPLIED])
+        self._engine.observers.settled([(end, claimed)], [SettlementStatus.APPLIED])
         logs = () if said is None else self._logs_of(said, end.verdict)
         if logs:
             self._settler.put(end._replace(duration=timedelta(), logs=logs))
 
     # -- what an attempt tells of its dependency ----------------------------------------------------------------------
-    def _tell_dependency(self, claimed: Claimed, given: Call, verdict: Verdict | None, now: float) -> None:
+    def _tell_dependency(
+        self, claimed: Claimed, given: CallPermit, verdict: Verdict | None, now: float
+    ) -> None:
         """How an attempt that did not go well speaks for its dependency."""
         if isinstance(verdict, (RetryAfter, Bury)):
             self._dependencies.failed(given, verdict.failure, now, job_id=claimed.lease.job_id)
         else:
             self._dependencies.told_nothing(given, now)
 
-    async def _end_trial(self, given: Call, verdict: Verdict | None) -> Verdict | None:
+    async def _end_trial(self, given: CallPermit, verdict: Verdict | None) -> Verdict | None:
         """The same of an attempt that was a trial, or whose handler has marked its calls itself."""
         call = given.heir or given
         if call is given:
@@ -149,7 +151,7 @@ class UnderWay:
         return ()
 
     def _tell(self, claimed: Claimed, verdict: Verdict, spent: timedelta) -> None:
-        tell(claimed, verdict, spent, self._dependencies.breaker_of(claimed.lane), self._shown)
+        log_outcome(claimed, verdict, spent, self._dependencies.breaker_of(claimed.lane), self._shown)
 
     # -- threads that nobody can stop -----------------------------------------------------------------------------------
     def _mind(self, thread: asyncio.Future[Any]) -> None:
@@ -190,7 +192,7 @@ class UnderWay:
         finally:
             rush.cancel()
 
-    async def insist(self) -> list[Running]:
+    async def insist(self) -> list[RunningAttempt]:
         """Tell all to stop, and again those that swallow it. Those that do not stop at all: nobody waits for them."""
         self.end_all("shutdown")
         until = self._engine.clock.monotonic() + LAST_WORDS

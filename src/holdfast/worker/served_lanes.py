@@ -17,7 +17,7 @@ WARN_EVERY = 30.0
 MANY, SERVE_FOR = 1000, 3600.0
 
 
-class Serving:
+class ServedLanes:
     """*queues* None: all."""
 
     def __init__(self, engine: Engine, queues: AbstractSet[str] | None) -> None:

@@ -18,7 +18,7 @@ log = Log("holdfast.worker")
 FENCE_AT_MOST, FENCE_AT_LEAST = 0.5, 0.02
 
 
-class Tenure:
+class WorkerSession:
     """*session* is None while there is none: nothing may be claimed then. *begun* is called for each session, *lost* when
     one ends under us."""
 

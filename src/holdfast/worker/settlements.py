@@ -18,10 +18,10 @@ from holdfast.domain.judgements import outcome_of
 from holdfast.domain.verdict import Release, RetryAfter, Verdict
 from holdfast.engine.engine import Engine
 from holdfast.engine.observers import End
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import StoreUnavailable
 from holdfast.logs import Log
-from holdfast.worker.quota_receipts import Receipts
+from holdfast.worker.quota_receipts import QuotaReceipts
 
 log = Log("holdfast.worker")
 
@@ -29,7 +29,7 @@ MOST_AT_ONCE = 1000
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 
-class Settler:
+class SettlementWriter:
     def __init__(
         self,
         engine: Engine,
@@ -38,7 +38,7 @@ class Settler:
     ) -> None:
         self._engine, self._settled, self._refused = engine, settled, refused
         self._store, self._clock, self._observers = engine.store, engine.clock, engine.observers
-        self.receipts = Receipts(engine.store)  #: of what attempts under way were charged
+        self.receipts = QuotaReceipts(engine.store)  #: of what attempts under way were charged
         self._waiting: list[End] = []
         self._sending: list[End] = []
         self._bell = asyncio.Event()
@@ -139,10 +139,10 @@ class Settler:
         if delays:
             self._engine.expect(min(delays))
 
-    def _tell(self, batch: Sequence[Settlement], answers: Sequence[Answer]) -> None:
-        if any(answer in (Answer.LATE, Answer.STALE) for answer in answers):
+    def _tell(self, batch: Sequence[Settlement], answers: Sequence[SettlementStatus]) -> None:
+        if any(answer in (SettlementStatus.LATE, SettlementStatus.STALE) for answer in answers):
             for settlement, answer in zip(batch, answers, strict=True):
-                if answer in (Answer.LATE, Answer.STALE):
+                if answer in (SettlementStatus.LATE, SettlementStatus.STALE):
                     log.info(
                         "job.lease_lost",
                         job_id=settlement.lease.job_id,

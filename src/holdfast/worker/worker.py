@@ -17,19 +17,19 @@ from holdfast.engine.ports import Threads
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 from holdfast.signals import AFTER_GRACE
-from holdfast.worker.admission import Admitting
+from holdfast.worker.admission import LaneAdmission
 from holdfast.worker.attempts import Executors, Middleware
-from holdfast.worker.claiming import Claiming
-from holdfast.worker.deadlocks import Waiting
+from holdfast.worker.claiming import Claimer
+from holdfast.worker.deadlocks import DeadlockDetector
 from holdfast.worker.dependencies import BEAT_EVERY, Dependencies
-from holdfast.worker.dispatched import Brokered
-from holdfast.worker.lease_reconciler import Watch
+from holdfast.worker.dispatched import DispatchedJobs
+from holdfast.worker.lease_reconciler import LeaseReconciler
 from holdfast.worker.log_capture import listening
 from holdfast.worker.processes import COLD_START, ProcessPool
-from holdfast.worker.running import UnderWay
-from holdfast.worker.served_lanes import Serving
-from holdfast.worker.session import Tenure
-from holdfast.worker.settlements import Settler
+from holdfast.worker.running import RunningAttempts
+from holdfast.worker.served_lanes import ServedLanes
+from holdfast.worker.session import WorkerSession
+from holdfast.worker.settlements import SettlementWriter
 from holdfast.worker.slots import Slots
 
 log = Log("holdfast.worker")
@@ -66,16 +66,16 @@ class Worker:
         self._slots = Slots(
             concurrency or settings.concurrency, settings.min_concurrency, engine.clock.monotonic()
         )
-        self._tenure = Tenure(engine, threads, self._queues, begun=self._begun, lost=self._lost)
+        self._tenure = WorkerSession(engine, threads, self._queues, begun=self._begun, lost=self._lost)
         self._processes = ProcessPool(
             pool,
             keep_logs=self._hears,
             most_jobs=settings.child_jobs,
             most_memory=settings.child_memory,
         )
-        self._settler = Settler(engine, self._ring, self._refused)
+        self._settler = SettlementWriter(engine, self._ring, self._refused)
         self._dependencies = Dependencies(engine, self._ring)
-        self._under_way = UnderWay(
+        self._under_way = RunningAttempts(
             engine,
             Executors(engine, pool, self._processes, list(middleware), cold_start),
             self._settler,
@@ -84,16 +84,16 @@ class Worker:
             resources=resources,
             freed=self._ring,
         )
-        self._waiting = Waiting(engine, self._under_way, self._slots, self._queues)
-        self._watch = Watch(engine, self._tenure, self._under_way, self._settler)
+        self._waiting = DeadlockDetector(engine, self._under_way, self._slots, self._queues)
+        self._watch = LeaseReconciler(engine, self._tenure, self._under_way, self._settler)
         broker = engine.broker
-        source = engine.store if broker is None else Brokered(engine, broker)
-        self._claiming = Claiming(
+        source = engine.store if broker is None else DispatchedJobs(engine, broker)
+        self._claiming = Claimer(
             engine,
             self._tenure,
             self._slots,
-            Serving(engine, self._queues),
-            Admitting(engine, self._dependencies, self._settler.put, source, self._settler.receipts),
+            ServedLanes(engine, self._queues),
+            LaneAdmission(engine, self._dependencies, self._settler.put, source, self._settler.receipts),
             source,
             self._under_way,
             self._settler,

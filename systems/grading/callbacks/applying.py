@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast import Done, Failed, PutBack, Reply, UnknownJob, UsageError
+from holdfast import Done, Failed, ReportStatus, Requeue, UnknownJob, UsageError
 from holdfast.celery import SIGNATURE, BadSignature, verify
 from systems.grading.messages import LARGEST_MESSAGE, Callback, split
 from systems.grading.tasks import Grading
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 async def apply(
     grading: Grading, *, content_type: str, headers: Mapping[str, Any], message_id: str | None, body: bytes
-) -> Reply:
+) -> ReportStatus:
     """What became of it. `Refused` for what is no callback of ours; a `StoreError` may be tried again."""
     try:
         callback = read(grading, content_type=content_type, headers=headers, message_id=message_id, body=body)
@@ -48,7 +48,7 @@ async def apply(
         raise Refused("unknown", "it is about a submission that is not known") from None
     except UsageError:
         raise Refused("unknown", "it is about something that is no submission") from None
-    if report.answer is Reply.REPEATED and callback.status in ("completed", "failed"):
+    if report.answer is ReportStatus.REPEATED and callback.status in ("completed", "failed"):
         why = f"the end of request {callback.request_id} came again"
         await _put_on_record(grading, message_id, f"again {generation}", why)
     return report.answer
@@ -61,14 +61,14 @@ async def _put_on_record(grading: Grading, message_id: str | None, name: str, wh
         await grading.app.refuse(submission_id, name, why=why, by="callback")
 
 
-def _outcome(callback: Callback) -> Done | Failed | PutBack:
+def _outcome(callback: Callback) -> Done | Failed | Requeue:
     error = callback.error
     if error is None:
         return Done(msgspec.to_builtins(callback.result))
     if callback.status == "failed":
         return Failed(error.code, error.message)
     # What the breaker holds back was not tried.
-    return PutBack(
+    return Requeue(
         timedelta(milliseconds=error.retry_in_ms or 0), error.code, retry=error.code != "CIRCUIT_OPEN"
     )
 

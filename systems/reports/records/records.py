@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from holdfast import Moved, Transaction
+from holdfast import MoveNotice, Transaction
 from systems.common.databases import Database, database_of
 from systems.reports.records.tables import TABLES
 
@@ -80,7 +80,7 @@ class Records:
         address, sha256, model, repairs = rows[0]
         return Report(job_id, address, sha256, model, json.loads(repairs))
 
-    async def follow(self, transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def follow(self, transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         """A hook: jobs have moved, and the rows of those that are reports move with them."""
         failed = "UPDATE reports_report SET status = 'failed', code = $2 WHERE job_id = $1"
         again = "UPDATE reports_report SET status = 'queued', retries = retries + 1 WHERE job_id = $1"

@@ -10,7 +10,7 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import Playwright, async_playwright
 
 from holdfast.logs import Log
-from holdfast.outbound import Resolve, TargetNotAllowed, Unreachable, look_up
+from holdfast.outbound import Resolve, TargetNotAllowed, HostUnreachable, look_up
 from systems.screenshots.browser.chromium import Chromium
 from systems.screenshots.browser.limits import Limits
 from systems.screenshots.browser.sitting import Sitting
@@ -84,7 +84,7 @@ class Studio:
                 chromium = await self._have()
         except TargetNotAllowed as error:
             raise ShotFailed(Code.TARGET_NOT_ALLOWED) from error
-        except Unreachable as error:
+        except HostUnreachable as error:
             raise ShotFailed(Code.CONNECTION_FAILED) from error
         except TimeoutError as error:
             raise ShotFailed(Code.NAVIGATION_TIMEOUT) from error

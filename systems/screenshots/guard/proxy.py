@@ -9,7 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from holdfast.outbound import Resolve, Target, TargetNotAllowed, Unreachable, look_up, open_addresses
+from holdfast.outbound import (
+    NetworkTarget,
+    Resolve,
+    TargetNotAllowed,
+    HostUnreachable,
+    look_up,
+    open_addresses,
+)
 from systems.screenshots.guard.heads import HEAD_BYTES, BadHead, Request, read_answer, read_request
 from systems.screenshots.guard.passes import Bounds, Pass, Trouble
 from systems.screenshots.guard.rules import Rules
@@ -74,7 +81,7 @@ class Guard:
             await asyncio.gather(*given.open, return_exceptions=True)
 
     async def check(self, url: str) -> None:
-        """Raise `TargetNotAllowed` for a URL that is closed by itself, in the time that every refusal takes, and `Unreachable`
+        """Raise `TargetNotAllowed` for a URL that is closed by itself, in the time that every refusal takes, and `HostUnreachable`
         for a name without an open address, whether it exists or not."""
         began = asyncio.get_running_loop().time()
         try:
@@ -84,7 +91,7 @@ class Guard:
             await _hold(began)
             raise
         except TimeoutError as error:
-            raise Unreachable("it could not be reached") from error
+            raise HostUnreachable("it could not be reached") from error
 
     async def _serve(self, given: Pass, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not given.take_connection():
@@ -102,7 +109,7 @@ class Guard:
                 writer.write(REFUSAL)
                 await writer.drain()
                 return
-            except (Unreachable, TimeoutError):
+            except (HostUnreachable, TimeoutError):
                 # In a tunnel no answer of ours can be taken for the page's; without one, only silence cannot.
                 if request.tunnel:
                     writer.write(_NOT_REACHED)
@@ -117,16 +124,16 @@ class Guard:
             finally:
                 upstream[1].close()
 
-    async def _reach(self, request: Request) -> tuple[Target, Streams]:
+    async def _reach(self, request: Request) -> tuple[NetworkTarget, Streams]:
         target = self.rules.target(f"http://{request.authority}/")
         for address in (await self._addresses(target))[:_TRIES]:
             try:
                 return target, await self._dial(address, target.port)
             except OSError:
                 continue
-        raise Unreachable("it could not be reached")
+        raise HostUnreachable("it could not be reached")
 
-    async def _addresses(self, target: Target) -> list[str]:
+    async def _addresses(self, target: NetworkTarget) -> list[str]:
         """Return the addresses of *target*, all of them open.
 
         A name that leads to a closed address is answered like a name that does not exist: the difference would tell a caller
@@ -137,9 +144,9 @@ class Guard:
             return await open_addresses(
                 target, self._resolve, lambda one: self.rules.admits(target.host, one, target.port)
             )
-        except (TargetNotAllowed, Unreachable):
+        except (TargetNotAllowed, HostUnreachable):
             await _hold(began, NAME_SECONDS)
-            raise Unreachable("it could not be reached") from None
+            raise HostUnreachable("it could not be reached") from None
 
 
 def _shut(given: Pass, writer: asyncio.StreamWriter) -> None:
@@ -156,7 +163,9 @@ async def _hold(began: float, every: float = REFUSAL_SECONDS) -> None:
     await asyncio.sleep(max(1, math.ceil(took / every)) * every - took)
 
 
-async def _pass_on(given: Pass, request: Request, target: Target, page: Streams, server: Streams) -> None:
+async def _pass_on(
+    given: Pass, request: Request, target: NetworkTarget, page: Streams, server: Streams
+) -> None:
     """One request, one answer. What follows on the same connection is not read: it would not have been judged."""
     left = request.length
     server[1].write(request.to_origin(target.authority))

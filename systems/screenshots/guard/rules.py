@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from holdfast import UsageError
-from holdfast.outbound import Address, Target, TargetNotAllowed, is_open, read_target
+from holdfast.outbound import Address, NetworkTarget, TargetNotAllowed, is_open, read_target
 
 #: For reading a URL's form alone: its address is judged here, together with its port.
 _ANY = (IPv4Network("0.0.0.0/0"), IPv6Network("::/0"))
@@ -28,7 +28,7 @@ class Rules:
         allowed = {_place("SCREENSHOTS_ALLOW", word) for word in _words(environment, "SCREENSHOTS_ALLOW")}
         return cls(ports=frozenset({80, 443} | ports), allowed=frozenset(allowed))
 
-    def target(self, url: str) -> Target:
+    def target(self, url: str) -> NetworkTarget:
         """Read a URL; `TargetNotAllowed` for what can be seen to be closed without asking anybody."""
         target = read_target(url, _ANY)
         if target.address is not None and not self.admits(target.host, target.address, target.port):

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.domain.job import Settlement
 from holdfast.domain.verdict import Complete, Failure, RetryAfter
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from tests.e2e.faults.world import PATIENT, Site
 
 
@@ -77,6 +77,6 @@ async def test_an_attempt_that_took_a_month_is_settled(site: Site) -> None:  # E
             Settlement(one.lease, Complete("1"), one.attempt, month),
             Settlement(two.lease, boom, two.attempt, month),
         ]
-    ) == [Answer.APPLIED, Answer.APPLIED]
+    ) == [SettlementStatus.APPLIED, SettlementStatus.APPLIED]
     assert await site.kinds(one.lease.job_id) == ["queued", "processing", "complete"]
     assert await site.kinds(two.lease.job_id) == ["queued", "processing", "retry"]

@@ -14,7 +14,7 @@ from holdfast import Holdfast
 from holdfast.engine.tasks import Task
 from holdfast.stores.encoding import OVERRUN_MARGIN
 from holdfast.worker import processes
-from holdfast.worker.processes import COLD_START, ChildEnded, NotReady, ProcessPool
+from holdfast.worker.processes import COLD_START, ChildEnded, ChildNotReady, ProcessPool
 from tests.e2e.faults import slow_start
 from tests.e2e.faults.world import PATIENT, Site, alive, eventually
 
@@ -98,7 +98,7 @@ async def test_a_child_that_nobody_waits_for_is_there_for_the_next(
 ) -> None:  # E41
     monkeypatch.setenv("FAULTS_SLOW_START", "0.5")
     linger = task()
-    with pytest.raises(NotReady, match=r"the process of linger was not ready after 0\.01 s"):
+    with pytest.raises(ChildNotReady, match=r"the process of linger was not ready after 0\.01 s"):
         await pool.take(linger, 0.01)
     waiting = asyncio.create_task(pool.take(linger, None))
     await asyncio.sleep(0)
@@ -119,7 +119,7 @@ async def test_a_child_that_is_never_ready_is_an_error_and_not_a_wait_for_ever(
     with pytest.raises(ChildEnded, match="the process of linger was not ready after 0 s"):
         await pool.take(linger, None)
     # The same for one that had been left: whoever comes next is told.
-    with pytest.raises(NotReady):
+    with pytest.raises(ChildNotReady):
         await pool.take(linger, 0.001)
     [child] = pool._all
     await eventually(lambda: not child.alive, "the child to be given up", 10)

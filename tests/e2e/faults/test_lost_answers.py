@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.domain.job import Claimed, Settlement
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import StoreUnavailable
 from tests.contract import outboxes
 from tests.e2e.faults.app import make_app
@@ -43,7 +43,7 @@ async def claimed(site: Site, **options: Any) -> Claimed:
     return one
 
 
-async def settle(site: Site, one: Claimed, verdict: Verdict) -> Answer:
+async def settle(site: Site, one: Claimed, verdict: Verdict) -> SettlementStatus:
     [answer] = await (await site.store()).settle([Settlement(one.lease, verdict, one.attempt)])
     return answer
 
@@ -92,7 +92,7 @@ async def test_a_claim_is_held_though_nobody_knows(eaten: Site, postgres_proxy: 
     assert meal.is_set()
     [lease] = await store.held(session) - {first.lease}
     assert lease.job_id == job_id
-    assert await store.settle([Settlement(lease, Release())]) == [Answer.APPLIED]
+    assert await store.settle([Settlement(lease, Release())]) == [SettlementStatus.APPLIED]
     row = await eaten.app.job(job_id)
     assert (row.state, row.attempt) == ("queued", 0)
 
@@ -139,14 +139,14 @@ SETTLES: dict[str, tuple[Verdict, list[str], str, int]] = {
 async def test_a_settlement_is_applied_once(eaten: Site, postgres_proxy: Proxy, verb: str) -> None:  # E5 E6
     verdict, kinds, state, attempt = SETTLES[verb]
     assert (
-        await settle(eaten, await claimed(eaten), verdict) is Answer.APPLIED
+        await settle(eaten, await claimed(eaten), verdict) is SettlementStatus.APPLIED
     )  # the driver knows the types now
     if state == "queued":
         await eaten.app.cancel((await eaten.app.jobs()).rows[0].id)
     one, store = await claimed(eaten), await eaten.store()
     # A burial is two statements in a transaction; the others are one statement that commits by itself.
     meal = postgres_proxy.eat_answer("COMMIT" if verb == "bury" else "SELECT 1")
-    assert await settle(eaten, one, verdict) is Answer.REPEATED
+    assert await settle(eaten, one, verdict) is SettlementStatus.REPEATED
     assert meal.is_set()
     row = await eaten.app.job(one.lease.job_id)
     assert (row.state, row.attempt) == (state, attempt)
@@ -234,7 +234,7 @@ async def test_a_refusal_is_on_record_even_when_the_connection_breaks_in_it(
         await store.close_session(type(session)(id=type(session.id)(number), worker="", ttl=HOUR))
     assert await (await eaten.app.engine()).reclaim() == 1
     meal = postgres_proxy.eat_request(b"ARRAY[$2::uuid], ARRAY[$3::bigint]")
-    assert await settle(eaten, one, Complete("7")) is Answer.STALE
+    assert await settle(eaten, one, Complete("7")) is SettlementStatus.STALE
     assert meal.is_set()
     assert await eaten.kinds(one.lease.job_id) == ["queued", "processing", "reclaimed", "stale_write"]
 

@@ -19,7 +19,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.domain.job import Claimed, Settlement
 from holdfast.domain.verdict import Complete, Failure, RetryAfter
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from tests.conftest import installed
 from tests.e2e.faults.app import make_app
 from tests.e2e.faults.world import PATIENT, Site, Worker, eventually
@@ -135,18 +135,18 @@ async def test_hands_that_share_sessions_claim_settle_and_reclaim_each_job_once(
     boom = Failure.of("NETWORK", "boom")
     assert set(
         await stores[3].settle([Settlement(one.lease, Complete("1"), one.attempt) for one in completed])
-    ) == {Answer.APPLIED}
+    ) == {SettlementStatus.APPLIED}
     assert set(
         await stores[0].settle(
             [Settlement(one.lease, RetryAfter(timedelta(), boom), one.attempt) for one in again]
         )
-    ) == {Answer.APPLIED}
+    ) == {SettlementStatus.APPLIED}
     for store, session in list(zip(stores, sessions, strict=True))[2:]:
         await store.close_session(session)
     reclaimed = await asyncio.gather(*[(await app.engine()).reclaim() for app in hands])
     assert sum(reclaimed) == sum(map(len, lost)) == 100
     late = await stores[1].settle([Settlement(one.lease, Complete("2"), one.attempt) for one in lost[0]])
-    assert set(late) == {Answer.STALE}
+    assert set(late) == {SettlementStatus.STALE}
     await stores[0].promote(1000)
     sessions = await asyncio.gather(*(store.open_session("hand", HOUR) for store in stores))
     second = await claim_all()

@@ -11,7 +11,7 @@ import pytest
 from holdfast.domain.job import Claimed, Settlement
 from holdfast.domain.verdict import Complete, Release
 from holdfast.engine.engine import Engine
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import LeaseLost
 from tests.e2e.faults.app import make_app
 from tests.e2e.faults.world import Site
@@ -61,7 +61,9 @@ async def test_a_job_completed_after_the_reaper_looked_stays_complete(site: Site
     engine = await site.app.engine()
     store = engine.store
     [seen] = await store.expired(10)
-    assert await store.settle([Settlement(lost.lease, Complete("1"), lost.attempt)]) == [Answer.APPLIED]
+    assert await store.settle([Settlement(lost.lease, Complete("1"), lost.attempt)]) == [
+        SettlementStatus.APPLIED
+    ]
     assert await store.reclaim([engine._judge_expired(seen)]) == 0
     row = await site.app.job(lost.lease.job_id)
     assert (row.state, row.result, row.attempt, row.crashes) == ("complete", 1, 1, 0)
@@ -118,7 +120,7 @@ async def test_a_zombie_of_the_same_name_touches_nothing_of_its_replacements(sit
     assert await store.held(zombie) == set()
     assert await store.claim(zombie, [lane], 1) == []
     for verdict in (Complete('"old"'), Release()):
-        assert await store.settle([Settlement(old.lease, verdict, old.attempt)]) == [Answer.STALE]
+        assert await store.settle([Settlement(old.lease, verdict, old.attempt)]) == [SettlementStatus.STALE]
     with pytest.raises(LeaseLost):
         await store.record_progress(old.lease, 50, "half")
     await store.close_session(zombie)
@@ -126,6 +128,8 @@ async def test_a_zombie_of_the_same_name_touches_nothing_of_its_replacements(sit
     assert await store.held(heir) == {new.lease}
     after = await site.app.job(job_id)
     assert (after.state, after.epoch) == ("processing", new.lease.epoch)
-    assert await store.settle([Settlement(new.lease, Complete('"new"'), new.attempt)]) == [Answer.APPLIED]
+    assert await store.settle([Settlement(new.lease, Complete('"new"'), new.attempt)]) == [
+        SettlementStatus.APPLIED
+    ]
     assert (await site.app.job(job_id)).result == "new"
     await site.consistent([job_id])

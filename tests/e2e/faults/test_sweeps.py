@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.domain.job import Claimed, Session, Settlement
 from holdfast.domain.verdict import Complete
-from holdfast.engine.ports import Moved, Retention, Transaction
+from holdfast.engine.ports import MoveNotice, Retention, Transaction
 from holdfast.engine.recovery import BATCH
 from tests.e2e.faults.app import make_app
 from tests.e2e.faults.world import Site
@@ -62,7 +62,7 @@ async def test_a_hook_that_refuses_one_job_does_not_keep_the_others_lost(site: S
     app = make_app(site.url)
 
     @app.on("reclaimed")
-    async def refuse(_transaction: Transaction, moves: Sequence[Moved]) -> None:
+    async def refuse(_transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         if any(moved.job_id == refused for moved in moves):
             raise ValueError("not this one")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast import Holdfast
-from holdfast.engine.ports import Artefacts
+from holdfast.engine.ports import ArtifactBackend
 
 LARGE = {"pages": ["é" * 100] * 30, "@": None}
 
@@ -17,7 +17,7 @@ def files(kept: Path) -> list[str]:
 class Spoilt:
     """A place that fails now and then."""
 
-    def __init__(self, inner: Artefacts, *failures: BaseException | None) -> None:
+    def __init__(self, inner: ArtifactBackend, *failures: BaseException | None) -> None:
         self.inner, self.failures = inner, list(failures)
 
     def _fail(self) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import JobRow, Reply, State
+from holdfast import JobRow, ReportStatus, State
 from holdfast.celery import sign
-from holdfast.domain.outbox import Standing
+from holdfast.domain.outbox import MessageState
 from holdfast.testing import ManualClock, app_in_memory
 from systems.grading.callbacks.applying import Refused, apply
 from systems.grading.messages import LARGEST_MESSAGE, request_id
@@ -70,7 +70,7 @@ def body_of(row: JobRow, status: str, **more: Any) -> bytes:
     return msgspec.json.encode(told | more)
 
 
-async def tell(grading: Grading, row: JobRow, status: str, **more: Any) -> Reply:
+async def tell(grading: Grading, row: JobRow, status: str, **more: Any) -> ReportStatus:
     """A callback as a worker sends it."""
     name, body = request_id(row.id, row.generation), body_of(row, status, **more)
     return await send(grading, name, body, sign(SECRET, name, body))
@@ -78,7 +78,7 @@ async def tell(grading: Grading, row: JobRow, status: str, **more: Any) -> Reply
 
 async def send(
     grading: Grading, name: str | None, body: bytes, headers: dict[str, Any], kind: str = "application/json"
-) -> Reply:
+) -> ReportStatus:
     return await apply(grading, content_type=kind, headers=headers, message_id=name, body=body)
 
 
@@ -107,10 +107,10 @@ async def test_a_submission_and_its_message_are_stored_together_under_the_names_
     assert set(message) == {
         "id", "aggregate_id", "message_type", "payload", "status", "created_at", "processed_at", "retry_count", "error_message",
     }  # fmt: skip
-    gone = replace(stored, standing=Standing.PUBLISHED, settled_at=stored.created_at)
+    gone = replace(stored, standing=MessageState.PUBLISHED, settled_at=stored.created_at)
     assert show_message(gone)["status"] == "published"
     assert show_message(gone)["processed_at"] == message["created_at"]
-    parked = show_message(replace(stored, standing=Standing.PARKED, tries=3, error="nobody wants it"))
+    parked = show_message(replace(stored, standing=MessageState.PARKED, tries=3, error="nobody wants it"))
     assert [parked[name] for name in ("status", "retry_count", "error_message")] == [
         "failed",
         3,
@@ -160,7 +160,7 @@ async def test_callbacks_bring_a_submission_from_pending_to_processing_to_comple
     row = await submit(grading, "writing", text="a")
     seen = []
     for status in ("processing", "completed"):
-        assert await tell(grading, row, status) is Reply.APPLIED
+        assert await tell(grading, row, status) is ReportStatus.APPLIED
         seen.append(show(await grading.app.job(row.id))["status"])
     assert seen == ["PROCESSING", "COMPLETED"]
     assert (await grading.app.job(row.id)).result["overall"] == 6.5
@@ -170,27 +170,27 @@ async def test_a_callback_that_comes_twice_has_one_effect_and_one_event(grading:
     row = await submit(grading, "writing", text="a")
     for status in ("processing", "processing", "completed", "completed", "failed"):
         await tell(grading, row, status)
-    assert await tell(grading, row, "completed") is Reply.REPEATED
+    assert await tell(grading, row, "completed") is ReportStatus.REPEATED
     assert await kinds_of(grading, row) == ["queued", "processing", "complete", "stale_write"]
     assert await refusals(grading, row) == {"again 1": f"the end of request {row.id}.1 came again"}
 
 
 async def test_an_end_may_overtake_its_beginning(grading: Grading) -> None:  # G6
     row = await submit(grading, "writing", text="a")
-    assert await tell(grading, row, "completed") is Reply.APPLIED
-    assert await tell(grading, row, "processing") is not Reply.APPLIED
+    assert await tell(grading, row, "completed") is ReportStatus.APPLIED
+    assert await tell(grading, row, "processing") is not ReportStatus.APPLIED
     assert show(await grading.app.job(row.id))["status"] == "COMPLETED"
 
 
 async def test_circuit_open_is_news_and_no_end_and_the_submission_waits_again(grading: Grading) -> None:  # G7
     row = await submit(grading, "writing", text="a")
     await tell(grading, row, "processing")
-    assert await tell(grading, row, "error") is Reply.APPLIED
+    assert await tell(grading, row, "error") is ReportStatus.APPLIED
     waiting = await grading.app.job(row.id)
     assert show(waiting)["status"] == "PENDING"
     assert waiting.attempt == 0
     await tell(grading, row, "processing")
-    assert await tell(grading, row, "completed") is Reply.APPLIED
+    assert await tell(grading, row, "completed") is ReportStatus.APPLIED
 
 
 async def test_retries_of_workers_are_a_metric_and_what_the_breaker_holds_is_not(
@@ -201,7 +201,7 @@ async def test_retries_of_workers_are_a_metric_and_what_the_breaker_holds_is_not
     failed = {"code": "PROVIDER_ERROR", "message": "the provider answered 503", "retryInMs": 0}
     for error in ({"error": failed}, {}, {"error": failed}):  # without: the breaker is open
         await tell(grading, row, "processing")
-        assert await tell(grading, row, "error", **error) is Reply.APPLIED
+        assert await tell(grading, row, "error", **error) is ReportStatus.APPLIED
     await tell(grading, row, "completed")
     text = (await grading.app.metrics.text())[0].decode()
     assert 'retries_scheduled_total{type="automatic"} 2.0\n' in text
@@ -226,11 +226,11 @@ async def test_a_callback_of_an_old_request_changes_nothing_and_leaves_an_event_
     await tell(grading, row, "failed")
     again = await send_again(grading, row.id, by="operator")
     assert again.generation == 2
-    assert await tell(grading, row, "completed") is Reply.STALE
+    assert await tell(grading, row, "completed") is ReportStatus.STALE
     assert (await grading.app.job(row.id)).state is State.QUEUED
-    assert await tell(grading, row, "processing") is Reply.STALE
+    assert await tell(grading, row, "processing") is ReportStatus.STALE
     assert list(await refusals(grading, row)) == ["generation 1"]
-    assert await tell(grading, again, "completed") is Reply.APPLIED
+    assert await tell(grading, again, "completed") is ReportStatus.APPLIED
 
 
 async def test_sending_again_makes_a_new_request_with_a_message_of_its_own(grading: Grading) -> None:  # G4
@@ -355,7 +355,7 @@ async def test_a_callback_at_the_very_deadline_is_in_time_and_the_sweep_finds_no
     await tell(clocked, row, "processing")
     clock.advance("20m")
     assert clock.now() == row.deadline_at
-    assert await tell(clocked, row, "completed") is Reply.APPLIED
+    assert await tell(clocked, row, "completed") is ReportStatus.APPLIED
     assert await (await clocked.app.engine()).time_out() == 0
     assert show(await clocked.app.job(row.id))["status"] == "COMPLETED"
 
@@ -366,7 +366,7 @@ async def test_a_sweep_at_the_very_deadline_leaves_the_callback_its_chance(  # E
     row = await submit(clocked, "writing", text="a")
     clock.advance("20m")
     assert await (await clocked.app.engine()).time_out() == 0
-    assert await tell(clocked, row, "completed") is Reply.APPLIED
+    assert await tell(clocked, row, "completed") is ReportStatus.APPLIED
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["processing", "pending"])
@@ -381,7 +381,7 @@ async def test_a_microsecond_after_the_deadline_it_is_late_whoever_comes_first( 
     engine = await clocked.app.engine()
     if first == "sweep":
         assert await engine.time_out() == 1
-    assert await tell(clocked, row, "completed") is Reply.LATE
+    assert await tell(clocked, row, "completed") is ReportStatus.LATE
     assert await engine.time_out() == 0
     late = await clocked.app.late_results(row.id)
     shown = show(await clocked.app.job(row.id), late)
@@ -402,7 +402,7 @@ async def test_a_late_result_is_kept_once_and_changes_nothing_on_every_store(
     while datetime.now(UTC) <= row.deadline_at:
         pass
     for _ in range(2):
-        assert await tell(grading, row, "completed") is Reply.LATE
+        assert await tell(grading, row, "completed") is ReportStatus.LATE
     shown = show(await grading.app.job(row.id), await grading.app.late_results(row.id))
     assert (shown["status"], shown["failureReason"]) == ("FAILED", "TIMEOUT")
     assert len(shown["lateResults"]) == 1

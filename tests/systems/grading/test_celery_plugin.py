@@ -17,8 +17,8 @@ import aio_pika
 import pytest
 from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
 
-from holdfast import Done, Failed, Holdfast, JobFailed, PutBack, Task
-from holdfast.celery import for_celery, split_errand_id, verify
+from holdfast import Done, Failed, Holdfast, JobFailed, Requeue, Task
+from holdfast.celery import for_celery, split_external_task_id, verify
 from tests.services.rabbitmq import RabbitMq
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -75,13 +75,13 @@ async def receive(app: Holdfast, callback: AbstractIncomingMessage) -> dict[str,
     """What a reader of callbacks does."""
     verify([SECRET], callback.headers, callback.message_id, callback.body)
     told: dict[str, Any] = json.loads(callback.body)
-    job_id, generation = split_errand_id(told["id"])
+    job_id, generation = split_external_task_id(told["id"])
     about: dict[str, Any] = {"generation": generation, "worker": told["worker"]}
     match told["status"]:
         case "processing":
             await app.begin(job_id, **about)
         case "error":  # Celery tries it again by itself
-            await app.end(job_id, PutBack("0s", told["error"]["code"]), **about)
+            await app.end(job_id, Requeue("0s", told["error"]["code"]), **about)
         case "completed":
             await app.end(job_id, Done(told["result"]), **about)
         case _:
@@ -119,7 +119,9 @@ async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
             async with asyncio.timeout(40), callbacks.iterator() as coming:
                 async for callback in coming:
                     news = await receive(app, callback)
-                    told[orders[split_errand_id(news["id"])[0]]].append((news["status"], news["attempt"]))
+                    told[orders[split_external_task_id(news["id"])[0]]].append(
+                        (news["status"], news["attempt"])
+                    )
                     await callback.ack()
                     ended += news["status"] in ("completed", "failed")
                     if ended == len(told):

@@ -14,9 +14,9 @@ import pytest
 
 from holdfast.domain.classify import classify
 from holdfast.domain.codes import ErrorClass
-from holdfast.engine.ports import Artefacts
+from holdfast.engine.ports import ArtifactBackend
 from holdfast.errors import UsageError
-from holdfast.wiring import make_artefacts
+from holdfast.wiring import make_artifacts
 from tests.services.s3 import S3
 
 pytestmark = pytest.mark.anyio
@@ -34,22 +34,22 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
 
 
 @pytest.fixture(params=["memory", "files", "s3"])
-def artefacts(request: pytest.FixtureRequest, tmp_path: Path) -> Artefacts:
+def artefacts(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactBackend:
     if request.param == "s3":
         request.getfixturevalue("s3")
     places = {"memory": "memory://", "files": f"file://{tmp_path}/kept", "s3": "s3://bucket/some/prefix"}
-    return make_artefacts(places[request.param])
+    return make_artifacts(places[request.param])
 
 
 # -- the contract -------------------------------------------------------------------------------------------------------
-async def test_what_is_put_is_got_back_whole(artefacts: Artefacts) -> None:  # E42
+async def test_what_is_put_is_got_back_whole(artefacts: ArtifactBackend) -> None:  # E42
     for data in (b"", b"\0\xff\r\n", os.urandom(1000), b"x" * 12_000_000):
         reference = await artefacts.put(NAME, data)
         assert reference == NAME
         assert await artefacts.get(reference) == data
 
 
-async def test_what_is_put_twice_is_there_once(artefacts: Artefacts) -> None:  # E6 E42
+async def test_what_is_put_twice_is_there_once(artefacts: ArtifactBackend) -> None:  # E6 E42
     await artefacts.put(NAME, b"one")
     await artefacts.put(NAME, b"one")
     await artefacts.delete(NAME)
@@ -57,13 +57,13 @@ async def test_what_is_put_twice_is_there_once(artefacts: Artefacts) -> None:  #
         await artefacts.get(NAME)
 
 
-async def test_what_is_not_there_is_a_file_not_found(artefacts: Artefacts) -> None:  # E42
+async def test_what_is_not_there_is_a_file_not_found(artefacts: ArtifactBackend) -> None:  # E42
     with pytest.raises(FileNotFoundError) as missing:
         await artefacts.get(NAME)
     assert classify(missing.value).code == "NOT_FOUND"
 
 
-async def test_a_delete_may_be_sent_again(artefacts: Artefacts) -> None:  # E38
+async def test_a_delete_may_be_sent_again(artefacts: ArtifactBackend) -> None:  # E38
     await artefacts.delete(NAME)
     await artefacts.put(NAME, b"1")
     await artefacts.put(NAME.replace("17", "18"), b"2")
@@ -72,7 +72,7 @@ async def test_a_delete_may_be_sent_again(artefacts: Artefacts) -> None:  # E38
     assert await artefacts.get(NAME.replace("17", "18")) == b"2"
 
 
-async def test_many_at_once_do_not_disturb_each_other(artefacts: Artefacts) -> None:  # E42
+async def test_many_at_once_do_not_disturb_each_other(artefacts: ArtifactBackend) -> None:  # E42
     names = [f"job-{n % 5}/{n}/file.bin" for n in range(40)]
     await asyncio.gather(*(artefacts.put(name, name.encode() * 100) for name in names))
     assert await asyncio.gather(*map(artefacts.get, names)) == [name.encode() * 100 for name in names]
@@ -100,7 +100,7 @@ async def test_a_file_is_moved_to_its_place_when_it_is_on_disk(
 
     monkeypatch.setattr(os, "fsync", watch_fsync)
     monkeypatch.setattr(os, "rename", watch_rename)
-    await make_artefacts(str(tmp_path)).put(NAME, b"data")
+    await make_artifacts(str(tmp_path)).put(NAME, b"data")
     folder = NAME.partition("/")[0]
     assert steps == [f"fsync {tmp_path.name}", "fsync ", "rename", f"fsync {folder}"]
 
@@ -108,7 +108,7 @@ async def test_a_file_is_moved_to_its_place_when_it_is_on_disk(
 async def test_a_write_that_fails_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E42
-    artefacts = make_artefacts(str(tmp_path))
+    artefacts = make_artifacts(str(tmp_path))
     await artefacts.put(NAME, b"old")
 
     def full(file: int) -> None:
@@ -123,7 +123,7 @@ async def test_a_write_that_fails_leaves_nothing_behind(
 
 
 async def test_what_a_killed_writer_left_is_removed_with_its_artefact(tmp_path: Path) -> None:  # E38
-    artefacts = make_artefacts(str(tmp_path))
+    artefacts = make_artifacts(str(tmp_path))
     await artefacts.put(NAME, b"whole")
     folder = (tmp_path / NAME).parent
     (folder / ".17.json.4711-1.draft").write_bytes(b"ha")
@@ -133,7 +133,7 @@ async def test_what_a_killed_writer_left_is_removed_with_its_artefact(tmp_path: 
 
 
 async def test_a_folder_goes_when_the_last_of_it_goes(tmp_path: Path) -> None:  # E38
-    artefacts = make_artefacts(str(tmp_path / "kept"))
+    artefacts = make_artifacts(str(tmp_path / "kept"))
     job = NAME.partition("/")[0]
     for name in (NAME, f"{job}/17/a.xml", f"{job}/17/b.xml"):
         await artefacts.put(name, b"")
@@ -183,15 +183,15 @@ def test_a_reader_finds_all_of_it_or_nothing_whenever_the_writer_is_killed(tmp_p
 async def test_a_place_that_cannot_be_written_is_told_as_a_file_error(tmp_path: Path) -> None:  # E13 E42
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(OSError) as refused:
-        await make_artefacts(str(tmp_path / "taken")).put(NAME, b"1")
+        await make_artifacts(str(tmp_path / "taken")).put(NAME, b"1")
     assert classify(refused.value).error_class in (ErrorClass.PERMANENT, ErrorClass.TRANSIENT)
-    await make_artefacts(str(tmp_path / "taken")).delete(NAME)
+    await make_artifacts(str(tmp_path / "taken")).delete(NAME)
 
 
 # -- S3 -------------------------------------------------------------------------------------------------------------------
 async def test_objects_stand_under_their_prefix(s3: S3) -> None:  # E42
     for place in ("s3://bucket", "s3://bucket/deep/er/"):
-        await make_artefacts(place).put(NAME, b"1")
+        await make_artifacts(place).put(NAME, b"1")
     assert s3.keys("bucket") == [NAME, f"deep/er/{NAME}"]
 
 
@@ -199,7 +199,7 @@ async def test_a_bucket_that_is_away_is_a_transient_failure(
     s3: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E13 E42
     monkeypatch.setattr("holdfast.artifacts.s3._RETRIES", 1)
-    artefacts = make_artefacts("s3://bucket")
+    artefacts = make_artifacts("s3://bucket")
     await artefacts.put(NAME, b"1")
     s3.stop()
     for work in (artefacts.put(NAME, b"2"), artefacts.get(NAME), artefacts.delete(NAME)):
@@ -212,7 +212,7 @@ async def test_a_bucket_that_is_away_is_a_transient_failure(
 
 
 async def test_a_missing_bucket_is_not_taken_for_a_missing_artefact(s3: S3) -> None:  # E42
-    artefacts = make_artefacts("s3://nowhere")
+    artefacts = make_artifacts("s3://nowhere")
     for work in (artefacts.put(NAME, b"1"), artefacts.get(NAME), artefacts.delete(NAME)):
         with pytest.raises(OSError, match="there is no such bucket") as failed:
             await work
@@ -232,7 +232,7 @@ async def test_a_missing_bucket_is_not_taken_for_a_missing_artefact(s3: S3) -> N
 )
 def test_a_place_that_cannot_be_is_refused(place: str, words: str) -> None:  # E14 E42
     with pytest.raises(UsageError) as refused:
-        make_artefacts(place)
+        make_artifacts(place)
     assert str(refused.value) == words
 
 
@@ -240,4 +240,4 @@ def test_without_the_driver_s3_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.delitem(sys.modules, "holdfast.artifacts.s3", raising=False)
     with pytest.raises(UsageError, match=r"S3 needs the driver obstore; pip install 'holdfast\[s3\]'"):
-        make_artefacts("s3://bucket")
+        make_artifacts("s3://bucket")

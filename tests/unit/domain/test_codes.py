@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.domain import codes
 from holdfast.domain.classify import classify
-from holdfast.domain.codes import Code, ErrorClass, all_codes, lookup, register
+from holdfast.domain.codes import ErrorClass, ErrorCode, all_codes, lookup, register
 from holdfast.domain.verdict import Failure
 from holdfast.errors import UsageError
 
@@ -19,7 +19,7 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_code_is_found_by_its_name() -> None:  # E14
     made = register("NOT_PDF", ErrorClass.PERMANENT, 400, "This is not a PDF.")
-    assert lookup("NOT_PDF") == made == Code("NOT_PDF", ErrorClass.PERMANENT, 400, "This is not a PDF.")
+    assert lookup("NOT_PDF") == made == ErrorCode("NOT_PDF", ErrorClass.PERMANENT, 400, "This is not a PDF.")
     assert made in all_codes()
 
 
@@ -66,7 +66,7 @@ def test_a_failure_ended_for_another_reason_keeps_the_first_one_readable() -> No
 
 
 def test_the_codes_of_an_app_are_its_own() -> None:  # E14
-    declared: dict[str, Code] = {}
+    declared: dict[str, ErrorCode] = {}
     codes.declare(declared, "GW_5XX", "The gateway is down.", "transient")
     codes.declare(declared, "GW_5XX", "The gateway is down.", "transient")  # said twice
     assert Failure.of("GW_5XX", "HTTP 502", declared).message == "The gateway is down."
@@ -80,7 +80,7 @@ def test_the_codes_of_an_app_are_its_own() -> None:  # E14
 
 
 def test_a_rule_that_names_a_declared_code_has_its_words_and_class() -> None:  # E13
-    declared: dict[str, Code] = {}
+    declared: dict[str, ErrorCode] = {}
     codes.declare(declared, "BAD_MAPPING", "There is no such mapping.", "permanent")
     failure = classify(KeyError("docx"), rules=(lambda _: "BAD_MAPPING",), codes=declared)
     assert (failure.message, failure.error_class) == ("There is no such mapping.", ErrorClass.PERMANENT)

@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 
 from holdfast.celery import encode_task, for_celery
 from holdfast.domain.external_task import (
-    Errand,
-    errand_id,
+    ExternalTask,
+    external_task_id,
     plain_json,
-    split_errand_id,
-    times_waited,
-    told_again,
+    repeat_id,
+    repeats_due,
+    split_external_task_id,
 )
 from holdfast.domain.job import JobId
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 AGAIN = timedelta(minutes=5)
-ERRAND = Errand("a.2", JobId("a"), 2, "grade", {"text": "Grüße", "words": None})
+ERRAND = ExternalTask("a.2", JobId("a"), 2, "grade", {"text": "Grüße", "words": None})
 
 
 @given(job_id=st.uuids().map(str), generation=st.integers(1, 30_000))
 def test_an_id_names_a_job_and_its_generation(job_id: str, generation: int) -> None:  # E45
-    assert split_errand_id(errand_id(job_id, generation)) == (job_id, generation)
+    assert split_external_task_id(external_task_id(job_id, generation)) == (job_id, generation)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_an_id_names_a_job_and_its_generation(job_id: str, generation: int) -> N
 )
 def test_what_is_no_id_is_refused(made_up: str) -> None:  # E45
     with pytest.raises(ValueError, match="not the id of an errand"):
-        split_errand_id(made_up)
+        split_external_task_id(made_up)
 
 
 @given(since=st.integers(0, 10**6), waited=st.integers(0, 10**6), more=st.integers(0, 299))
@@ -44,17 +44,17 @@ def test_all_who_look_in_one_stretch_of_a_wait_name_it_alike_and_no_other(
 ) -> None:  # E45
     began = NOON + timedelta(seconds=since)
     begin_of_stretch = began + AGAIN * (waited // 300)
-    times = times_waited(began, began + timedelta(seconds=waited), AGAIN)
+    times = repeats_due(began, began + timedelta(seconds=waited), AGAIN)
     assert times == waited // 300
-    assert times_waited(began, begin_of_stretch + timedelta(seconds=more), AGAIN) == times
-    assert times_waited(began, begin_of_stretch + AGAIN, AGAIN) == times + 1
-    names = {told_again("a.1", began, n) for n in (times, times + 1)}
-    names |= {told_again("a.1", began + timedelta(seconds=1), times), told_again("a.2", began, times)}
+    assert repeats_due(began, begin_of_stretch + timedelta(seconds=more), AGAIN) == times
+    assert repeats_due(began, begin_of_stretch + AGAIN, AGAIN) == times + 1
+    names = {repeat_id("a.1", began, n) for n in (times, times + 1)}
+    names |= {repeat_id("a.1", began + timedelta(seconds=1), times), repeat_id("a.2", began, times)}
     assert len(names) == 4
 
 
 def test_a_clock_that_was_set_back_tells_nothing_again() -> None:  # E45
-    assert times_waited(NOON, NOON - timedelta(hours=1), AGAIN) == 0
+    assert repeats_due(NOON, NOON - timedelta(hours=1), AGAIN) == 0
 
 
 def test_an_errand_is_plain_json_or_a_call_of_a_celery_task() -> None:  # E45

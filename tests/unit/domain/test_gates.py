@@ -9,12 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.gates import Admit, Asking, Gate, GateAnswer, Hold, Refusal, Reject, first_refusal
+from holdfast.domain.gates import (
+    Admit,
+    Gate,
+    GateAnswer,
+    GateRefusal,
+    GateRequest,
+    Hold,
+    Reject,
+    first_refusal,
+)
 from holdfast.domain.job import Lane
 from holdfast.errors import UsageError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-ASKING = Asking(lane=Lane("q", "t"), now=NOW)
+ASKING = GateRequest(lane=Lane("q", "t"), now=NOW)
 answers: st.SearchStrategy[GateAnswer] = st.one_of(
     st.just(Admit()), st.just(Hold(None, "full")), st.just(Hold(NOW, "closed")), st.just(Reject("spent"))
 )
@@ -31,13 +40,13 @@ def test_the_first_gate_that_does_not_admit_decides(said: list[GateAnswer]) -> N
     refusing = [(place, answer) for place, answer in enumerate(said) if not isinstance(answer, Admit)]
     if refusing:
         place, answer = refusing[0]
-        assert refusal == Refusal(f"gate {place}", answer)
+        assert refusal == GateRefusal(f"gate {place}", answer)
     else:
         assert refusal is None
 
 
 def test_a_gate_behind_one_that_refuses_is_not_asked() -> None:
-    def never(asking: Asking) -> GateAnswer:
+    def never(asking: GateRequest) -> GateAnswer:
         raise AssertionError("asked")
 
     assert first_refusal([("one", saying(Reject("no"))), ("two", never)], ASKING) is not None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState
 from holdfast.domain.budget import BudgetPolicy
-from holdfast.domain.guard import UNLIMITED, Call, DependencyPolicy, Guard
+from holdfast.domain.guard import UNLIMITED, CallPermit, DependencyGuard, DependencyPolicy
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.outcome import Outcome
 from holdfast.errors import UsageError
@@ -25,11 +25,11 @@ CLOSED = replace(OPEN, state=BreakerState.CLOSED, version=3, retry_at=None)
 NOTHING = DependencyPolicy(breaker=None, limiter=None, budget=None)
 
 
-def guard(policy: DependencyPolicy | None = None, workers: int = 4) -> Guard:
-    return Guard(policy or DependencyPolicy(), 0.0, workers=workers)
+def guard(policy: DependencyPolicy | None = None, workers: int = 4) -> DependencyGuard:
+    return DependencyGuard(policy or DependencyPolicy(), 0.0, workers=workers)
 
 
-def call(one: Guard, outcome: Outcome, now: float, times: int = 1) -> None:
+def call(one: DependencyGuard, outcome: Outcome, now: float, times: int = 1) -> None:
     for _ in range(times):
         one.end(one.begin(now), outcome, now)
 
@@ -191,7 +191,7 @@ def test_the_share_of_the_budget_follows_the_fleet() -> None:  # E17
 
 
 def test_a_new_worker_begins_where_the_others_are() -> None:  # E23
-    one = Guard(DependencyPolicy(), 0.0, workers=3, start=6.5, at_rest=0.2)
+    one = DependencyGuard(DependencyPolicy(), 0.0, workers=3, start=6.5, at_rest=0.2)
     assert one.limiter is not None
     assert one.room(0.0) == 6
     assert one.limiter.at_rest == pytest.approx(0.2)
@@ -214,7 +214,7 @@ def test_room_is_never_exceeded_and_is_never_gone_for_good(
     policy: DependencyPolicy, played: list[tuple[int, float, Outcome]]
 ) -> None:  # E20, E22, E23
     one = guard(policy)
-    running: list[Call] = []
+    running: list[CallPermit] = []
     now = 0.0
     for number, passes, outcome in played:
         now += passes

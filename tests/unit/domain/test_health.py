@@ -9,29 +9,29 @@ from typing import Any
 import pytest
 
 from holdfast.domain.breaker import BreakerState
-from holdfast.domain.health import Check, Level, Thresholds, Vitals, judge_health
+from holdfast.domain.health import Check, HealthInputs, Level, Thresholds, judge_health
 from holdfast.domain.job import Lane
 from holdfast.domain.lanes import Cause, Held, Scope, ScopeKind
 from holdfast.domain.outbox import Lag
-from holdfast.domain.stats import Census, Line
+from holdfast.domain.stats import JobStats, LaneStats
 from holdfast.errors import UsageError
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LANE = Lane("mail", "send", "gateway")
 MINUTE = timedelta(minutes=1)
-WELL = Vitals(census=Census(lines={LANE: Line(5, 1, timedelta(seconds=2))}), now=NOW, workers=2)
+WELL = HealthInputs(census=JobStats(lines={LANE: LaneStats(5, 1, timedelta(seconds=2))}), now=NOW, workers=2)
 
 
 def held(kind: ScopeKind, name: str, cause: Cause = Cause.PAUSE) -> Held:
     return Held(scope=Scope(kind, name), cause=cause, until=None, reason="", by="ann", at=NOW)
 
 
-def check(vitals: Vitals, name: str, **limits: Any) -> Check:
+def check(vitals: HealthInputs, name: str, **limits: Any) -> Check:
     [found] = [one for one in judge_health(vitals, Thresholds(**limits)).checks if one.name == name]
     return found
 
 
-def with_census(**facts: Any) -> Vitals:
+def with_census(**facts: Any) -> HealthInputs:
     return replace(WELL, census=replace(WELL.census, **facts))
 
 
@@ -54,22 +54,22 @@ def test_all_is_well_where_nothing_is_wrong() -> None:  # E65
     ]
 
 
-WAITING = {LANE: Line(5, 0, timedelta(minutes=10))}
+WAITING = {LANE: LaneStats(5, 0, timedelta(minutes=10))}
 
 
 @pytest.mark.parametrize(
     ("vitals", "name", "level"),
     [
         (replace(WELL, workers=0), "workers", Level.FAIL),
-        (with_census(lines={LANE: Line(10_000)}), "queue_depth", Level.WARN),
-        (with_census(lines={LANE: Line(9_999)}), "queue_depth", Level.PASS),
+        (with_census(lines={LANE: LaneStats(10_000)}), "queue_depth", Level.WARN),
+        (with_census(lines={LANE: LaneStats(9_999)}), "queue_depth", Level.PASS),
         (
-            with_census(lines={LANE: Line(6_000), LANE._replace(task="other"): Line(4_000)}),
+            with_census(lines={LANE: LaneStats(6_000), LANE._replace(task="other"): LaneStats(4_000)}),
             "queue_depth",
             Level.WARN,
         ),
         (with_census(lines=WAITING), "oldest_wait", Level.WARN),
-        (with_census(lines={LANE: Line(5, 0, timedelta(hours=1))}), "oldest_wait", Level.FAIL),
+        (with_census(lines={LANE: LaneStats(5, 0, timedelta(hours=1))}), "oldest_wait", Level.FAIL),
         (replace(WELL, lost=1), "lost_leases", Level.WARN),
         (replace(WELL, lost=100), "lost_leases", Level.FAIL),
         (replace(WELL, stuck=1), "stuck", Level.WARN),
@@ -88,7 +88,7 @@ WAITING = {LANE: Line(5, 0, timedelta(minutes=10))}
         (replace(WELL, lags=[Lag("a", 0, 1, None)]), "relay", Level.WARN),
     ],
 )
-def test_a_fact_is_held_against_its_threshold(vitals: Vitals, name: str, level: Level) -> None:  # E65
+def test_a_fact_is_held_against_its_threshold(vitals: HealthInputs, name: str, level: Level) -> None:  # E65
     found = check(vitals, name)
     assert found.level is level
     worst = judge_health(vitals, Thresholds()).level
@@ -136,7 +136,7 @@ def test_thresholds_come_from_the_environment() -> None:  # E65
         }
     )
     assert limits == Thresholds(queue_depth=7, oldest_wait=timedelta(seconds=90), retry_failures=0.2)
-    assert check(with_census(lines={LANE: Line(7)}), "queue_depth", queue_depth=7).level is Level.WARN
+    assert check(with_census(lines={LANE: LaneStats(7)}), "queue_depth", queue_depth=7).level is Level.WARN
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.moves import State
-from holdfast.domain.precondition import ANYHOW, Proviso, Version
+from holdfast.domain.precondition import UNCONDITIONAL, Precondition, Version
 
 _NUMBERS = st.integers(0, 2**62)
 
@@ -42,7 +42,7 @@ def test_what_is_no_version_is_none(text: str) -> None:  # E66
 
 def test_without_versions_whatever_a_job_is_will_do() -> None:  # E66
     version = Version(State.QUEUED, 1, 0, 0, 1)
-    assert ANYHOW.admits(version)
-    assert Proviso(versions=frozenset({version})).admits(version)
-    assert not Proviso(versions=frozenset({version})).admits(version._replace(epoch=1))
-    assert not Proviso(versions=frozenset()).admits(version)
+    assert UNCONDITIONAL.admits(version)
+    assert Precondition(versions=frozenset({version})).admits(version)
+    assert not Precondition(versions=frozenset({version})).admits(version._replace(epoch=1))
+    assert not Precondition(versions=frozenset()).admits(version)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.domain.roster import HELD_A_SECOND, Line, Roster
+from holdfast.domain.roster import HELD_A_SECOND, Roster, RosterLine
 
 LEVELS = ("normal", "high", "low")
 
 
-def roster_of(*lines: Line) -> Roster:
+def roster_of(*lines: RosterLine) -> Roster:
     roster = Roster()
     for line in lines:
         roster.add(line)
     return roster
 
 
-def lines_of(owner: str, lanes: range, prio: int = 0) -> list[Line]:
-    return [Line(lane, prio, owner) for lane in lanes]
+def lines_of(owner: str, lanes: range, prio: int = 0) -> list[RosterLine]:
+    return [RosterLine(lane, prio, owner) for lane in lanes]
 
 
 def test_one_of_each_owner_comes_before_the_second_of_any() -> None:  # E25
@@ -31,19 +31,19 @@ def test_one_of_each_owner_comes_before_the_second_of_any() -> None:  # E25
 def test_whoever_comes_new_has_the_next_turn_but_one() -> None:  # E25
     roster = roster_of(*lines_of("alice", range(100)))
     roster.choose(LEVELS, 10)
-    roster.add(Line(500, 0, "bob"))
-    assert Line(500, 0, "bob") in roster.choose(LEVELS, 2)
+    roster.add(RosterLine(500, 0, "bob"))
+    assert RosterLine(500, 0, "bob") in roster.choose(LEVELS, 2)
 
 
 def test_levels_come_as_told_and_better_priorities_first() -> None:  # E25
-    roster = roster_of(Line(1, 0), Line(2, -5), Line(3, -9), Line(4, 3))
+    roster = roster_of(RosterLine(1, 0), RosterLine(2, -5), RosterLine(3, -9), RosterLine(4, 3))
     assert [line.lane for line in roster.choose(("normal", "high", "low"), 10)] == [1, 3, 2, 4]
 
 
 def test_a_line_that_is_listed_under_two_owners_is_chosen_once_at_a_time() -> None:  # E25
-    roster = roster_of(Line(1, 0, "alice"), Line(1, 0, "bob"), Line(1, 0, "bob"))
-    assert roster.choose(LEVELS, 10) == [Line(1, 0, "alice")]
-    assert roster.choose(LEVELS, 10) == [Line(1, 0, "bob")]
+    roster = roster_of(RosterLine(1, 0, "alice"), RosterLine(1, 0, "bob"), RosterLine(1, 0, "bob"))
+    assert roster.choose(LEVELS, 10) == [RosterLine(1, 0, "alice")]
+    assert roster.choose(LEVELS, 10) == [RosterLine(1, 0, "bob")]
     assert roster.choose(LEVELS, 10) == []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.domain.job import JobId, JobRow
-from holdfast.domain.judgements import broken_rules, outcome_of, retry_refusal
+from holdfast.domain.judgements import broken_invariants, outcome_of, retry_refusal
 from holdfast.domain.moves import State
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 
@@ -72,7 +72,7 @@ CANCELLED = replace(QUEUED, state=State.CANCELLED, finished_at=LATER)
 
 @pytest.mark.parametrize("row", [QUEUED, PROCESSING, COMPLETE, FAILED, CANCELLED], ids=lambda row: row.state)
 def test_a_row_as_it_should_be_breaks_no_rule(row: JobRow) -> None:  # E3
-    assert list(broken_rules(row)) == []
+    assert list(broken_invariants(row)) == []
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_a_row_as_it_should_be_breaks_no_rule(row: JobRow) -> None:  # E3
     ],
 )
 def test_each_broken_rule_is_told(row: JobRow, change: dict[str, Any], words: str) -> None:  # E3
-    [told] = broken_rules(replace(row, **change))
+    [told] = broken_invariants(replace(row, **change))
     assert words in told
 
 
 def test_a_row_may_break_several_rules() -> None:  # E3
-    assert len(list(broken_rules(replace(QUEUED, result=1, error_code="X", attempt=9)))) == 3
+    assert len(list(broken_invariants(replace(QUEUED, result=1, error_code="X", attempt=9)))) == 3
 
 
 @pytest.mark.parametrize(

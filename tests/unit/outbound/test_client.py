@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.domain.addresses import networks
 from holdfast.errors import TargetNotAllowed
-from holdfast.outbound import Outbound, Unreachable
+from holdfast.outbound import Outbound, HostUnreachable
 from holdfast.outbound.client import Resolve
 
 pytestmark = pytest.mark.anyio
@@ -114,7 +114,7 @@ async def test_a_name_that_answers_differently_the_second_time_gains_nothing() -
         with pytest.raises(TargetNotAllowed):
             await post(client, url)
         client = Outbound(resolve=resolves_to(["192.0.2.1"], ["127.0.0.1"]), allowed=outside, seconds=0.3)
-        with pytest.raises((TimeoutError, Unreachable)):
+        with pytest.raises((TimeoutError, HostUnreachable)):
             await post(client, url)
     assert inside.asked == []
 
@@ -175,7 +175,7 @@ async def test_a_slow_drip_ends_when_its_time_is_up(before: bytes) -> None:  # E
             await asyncio.sleep(0.02)
 
     async with Server(drip) as server:
-        with pytest.raises((TimeoutError, Unreachable)):
+        with pytest.raises((TimeoutError, HostUnreachable)):
             await asyncio.wait_for(post(Outbound(allowed=LOOPBACK, seconds=0.3), server.url), 5)
 
 
@@ -198,7 +198,7 @@ async def test_a_body_that_drips_ends_when_its_time_is_up() -> None:
 )
 async def test_what_does_not_speak_http_is_unreachable(answer: bytes) -> None:
     async with Server(says(answer)) as server:
-        with pytest.raises(Unreachable, match=r"^it could not be reached$"):
+        with pytest.raises(HostUnreachable, match=r"^it could not be reached$"):
             await post(Outbound(allowed=LOOPBACK), server.url)
 
 
@@ -209,9 +209,9 @@ async def test_nobody_there_is_unreachable() -> None:
     async def fails(host: str, port: int) -> Sequence[str]:
         raise OSError("no such name")
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(HostUnreachable):
         await post(Outbound(allowed=LOOPBACK), f"http://127.0.0.1:{port}/")
-    with pytest.raises(Unreachable):
+    with pytest.raises(HostUnreachable):
         await post(Outbound(resolve=fails), "http://hooks.example/")
 
 
@@ -243,5 +243,5 @@ async def test_the_name_stays_in_the_handshake_and_the_certificate_is_checked(tm
         assert server.names == ["hooks.example"]
         for context, host in ((trusting, "other.example"), (None, "hooks.example")):
             client = Outbound(allowed=LOOPBACK, resolve=resolve, context=context)
-            with pytest.raises(Unreachable, match="certificate cannot be trusted"):
+            with pytest.raises(HostUnreachable, match="certificate cannot be trusted"):
                 await post(client, f"https://{host}:{server.port}/")

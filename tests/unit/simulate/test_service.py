@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.domain.verdict import Failure
 from holdfast.simulate.scenarios import OUTAGE, Scenario, Trouble
-from holdfast.simulate.service import BROKEN, REFUSED, THROTTLED, Request, Service
+from holdfast.simulate.service import BROKEN, REFUSED, THROTTLED, Service, ServiceRequest
 
 CALM = replace(OUTAGE, trouble=Trouble.POISON, begins=10, ends=20, servers=1, service_seconds=1.0)
 
@@ -21,11 +21,11 @@ class Bench:
         self.now = 0.0
         self.answers: list[tuple[float, str, Failure | None]] = []
         self._agenda: list[tuple[float, int, Callable[[Any], None], Any]] = []
-        self._names: dict[Request, str] = {}
-        self.service = Service[Request](scenario, self._later, lambda: 0.5, self._answer)
+        self._names: dict[ServiceRequest, str] = {}
+        self.service = Service[ServiceRequest](scenario, self._later, lambda: 0.5, self._answer)
 
     def ask(self, name: str, *, worker: int = 1, poison: bool = False) -> None:
-        request = Request(worker, poison)
+        request = ServiceRequest(worker, poison)
         self._names[request] = name
         self.service.ask(request, self.now)
 
@@ -41,7 +41,7 @@ class Bench:
     def _later(self, seconds: float, act: Callable[[Any], None], value: Any) -> None:
         heappush(self._agenda, (self.now + seconds, len(self._names) * 1000 + len(self._agenda), act, value))
 
-    def _answer(self, request: Request, failure: Failure | None) -> None:
+    def _answer(self, request: ServiceRequest, failure: Failure | None) -> None:
         self.answers.append((round(self.now, 3), self._names[request], failure))
 
 

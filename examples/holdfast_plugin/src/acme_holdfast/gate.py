@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC
 
-from holdfast import Admit, Asking, Hold, Reject
+from holdfast import Admit, GateRequest, Hold, Reject
 
 MORNING, EVENING = 6, 20  # UTC
 
 
-def quiet_hours(asking: Asking) -> Admit | Hold | Reject:
+def quiet_hours(asking: GateRequest) -> Admit | Hold | Reject:
     """Bulk work waits for the evening."""
     now = asking.now.astimezone(UTC)
     if asking.lane.queue != "bulk" or not MORNING <= now.hour < EVENING:

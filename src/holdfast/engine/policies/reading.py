@@ -16,12 +16,12 @@ from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.limiter import LimiterPolicy
 from holdfast.domain.limits import Limit, OwnerPolicy, Quota
 from holdfast.domain.moves import Kind
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.domain.validation import number, whole
 from holdfast.engine import plugins
 from holdfast.engine.policies.line_numbers import lines_of
 from holdfast.engine.policies.sections import read_limit, read_section
-from holdfast.engine.policies.tables import Source, Table, words
+from holdfast.engine.policies.tables import PolicySource, Table, words
 from holdfast.engine.policies.values import Policies
 from holdfast.errors import UsageError
 
@@ -52,7 +52,7 @@ def loads(text: str, file: str = "holdfast.toml") -> Policies:
         raise UsageError(f"{file}:{line}: not TOML: {why.lower()}; see https://toml.io") from None
     except RecursionError:
         raise UsageError(f"{file}: not a policy file: it is nested too deeply") from None
-    return _policies(Table(Source(file, lines_of(text)), (), values))
+    return _policies(Table(PolicySource(file, lines_of(text)), (), values))
 
 
 def _policies(root: Table) -> Policies:
@@ -81,7 +81,7 @@ def _each(root: Table, key: str, read: Callable[[Table], T]) -> dict[str, T]:
 def _owner(section: Table, quotas: Mapping[str, Quota]) -> OwnerPolicy:
     def known(value: Any) -> str:
         if not isinstance(value, str) or value not in quotas:
-            raise UsageError(f"there is no quota {value!r:.60} in this file; {near(str(value), quotas)}")
+            raise UsageError(f"there is no quota {value!r:.60} in this file; {suggest(str(value), quotas)}")
         return value
 
     weight = section.read("weight", lambda value: number("weight", value, 0.001, 1000))
@@ -144,7 +144,7 @@ def _kinds(section: Table, name: str) -> frozenset[str]:
         plugins.notifier(name)  # raises where it is not installed
         for kind in (kinds := words(value)):
             if kind not in Kind.__members__ and kind != "*":
-                raise UsageError(f"there is no event {kind!r:.60}; {near(kind, Kind.__members__)}")
+                raise UsageError(f"there is no event {kind!r:.60}; {suggest(kind, Kind.__members__)}")
         return frozenset(Kind.__members__ if "*" in kinds else kinds)
 
     return section.read(name, known) or frozenset()

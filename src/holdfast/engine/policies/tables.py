@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.engine.policies.line_numbers import Path, line_of
 from holdfast.errors import UsageError
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PolicySource:
     """Where policies come from: a file, and on which line of it each key is."""
 
     file: str = "policies"
@@ -33,12 +33,12 @@ class Source:
 class Table:
     """One table; `end` refuses every key that was not asked for."""
 
-    def __init__(self, source: Source, path: Path, values: Mapping[str, Any]) -> None:
+    def __init__(self, source: PolicySource, path: Path, values: Mapping[str, Any]) -> None:
         self.source, self.path, self._values = source, path, values
         self._asked: dict[str, None] = {}
 
     @classmethod
-    def of(cls, source: Source, path: Path, value: object) -> Table:
+    def of(cls, source: PolicySource, path: Path, value: object) -> Table:
         if not isinstance(value, dict):
             raise source.wrong(path, f"it is {_shown(value)}; it is a table: [{_dotted(path)}] or {{…}}")
         return cls(source, path, value)
@@ -91,7 +91,7 @@ class Table:
     def end(self) -> None:
         for key in self._values:
             if key not in self._asked:
-                raise self.wrong(key, f"there is no such key here; {near(key, self._asked)}")
+                raise self.wrong(key, f"there is no such key here; {suggest(key, self._asked)}")
 
     def wrong(self, key: str | None, why: str) -> UsageError:
         return self.source.wrong(self.path if key is None else (*self.path, key), why)

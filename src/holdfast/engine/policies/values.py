@@ -14,9 +14,9 @@ from holdfast.domain.gates import Gate
 from holdfast.domain.guard import DependencyPolicy
 from holdfast.domain.limits import Limits, OwnerPolicy, Quota
 from holdfast.domain.policy import Retry
-from holdfast.domain.suggest import near
+from holdfast.domain.suggest import suggest
 from holdfast.engine.policies.line_numbers import Path
-from holdfast.engine.policies.tables import Source
+from holdfast.engine.policies.tables import PolicySource
 from holdfast.engine.tasks import Policy
 
 #: What a section says that replaces the code's word as it is.
@@ -47,7 +47,7 @@ class Policies:
     classifiers: tuple[Rule, ...] = ()  #: for every task that does not name its own
     gates: tuple[tuple[str, Gate], ...] = ()
     notifiers: Mapping[str, frozenset[str]] = field(default_factory=dict)  #: plug-in → kinds of events
-    source: Source = field(default_factory=Source)
+    source: PolicySource = field(default_factory=PolicySource)
 
     def queue_limits(self, queue: str) -> Limits | None:
         section = self.queues.get(queue)
@@ -68,7 +68,7 @@ def apply(policies: Policies, tasks: Mapping[str, Policy]) -> dict[str, Policy]:
     """The policies in force for these *tasks*, given what the code says about each. Says what cannot be, if anything."""
     for name, section in policies.tasks.items():
         if name not in tasks:
-            raise policies.source.wrong(section.path, f"there is no task {name!r}; {near(name, tasks)}")
+            raise policies.source.wrong(section.path, f"there is no task {name!r}; {suggest(name, tasks)}")
     return {name: policy_of(policies, name, declared) for name, declared in tasks.items()}
 
 

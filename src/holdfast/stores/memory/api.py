@@ -10,7 +10,7 @@ from holdfast.domain.access import AccessKey
 from holdfast.domain.job import Enqueued
 from holdfast.domain.operation import Operation, Progress
 from holdfast.domain.webhook import Webhook
-from holdfast.engine.api_store import KEEP_OPERATIONS, Begun, Kept, Repeated, Request
+from holdfast.engine.api_store import KEEP_OPERATIONS, EarlierRequest, NamedRequest, Repeated, StartedRequest
 from holdfast.engine.ports import Clock
 from holdfast.stores.api_encoding import answered, begun, begun_before, left, request_digest
 
@@ -19,7 +19,7 @@ NamedRow = tuple[datetime, bytes, str]
 _NOT_NAMED: NamedRow = (datetime.min.replace(tzinfo=UTC), b"", "")
 
 
-class Doors:
+class ApiTables:
     """The part of the port that `holdfast.engine.api_store` describes."""
 
     def __init__(self, clock: Clock) -> None:
@@ -60,40 +60,42 @@ class Doors:
                 self._access[key_id] = replace(self._access[key_id], last_used_at=self._door_clock.now())
 
     # -- requests ---------------------------------------------------------------------------------------------------
-    def answered(self, request: Request) -> Repeated | None:
+    def answered(self, request: NamedRequest) -> Repeated | None:
         """How a request of this name was answered, while that is kept."""
         until, repeated = self._requests.get((request.scope, request.name), (None, None))
         return repeated if until is not None and until > self._door_clock.now() else None
 
-    def remember(self, request: Request, answers: Sequence[Enqueued], keep: timedelta) -> None:
+    def remember(self, request: NamedRequest, answers: Sequence[Enqueued], keep: timedelta) -> None:
         repeated = Repeated(fingerprint=request.fingerprint, answers=tuple(answers))
         self._requests[request.scope, request.name] = self._door_clock.now() + keep, repeated
 
     async def begin_request(
-        self, request: Request, holder: str, *, span: timedelta, keep: timedelta
-    ) -> Begun | Kept:
+        self, request: NamedRequest, holder: str, *, span: timedelta, keep: timedelta
+    ) -> StartedRequest | EarlierRequest:
         now, digest = self._door_clock.now(), request_digest(request)
         until, fingerprint, row = self._named.get(digest, _NOT_NAMED)
         micros, lasts = round(now.timestamp() * 1_000_000), round(span.total_seconds() * 1_000_000)
-        found: Begun | Kept = begun(holder, holder, micros + lasts)
+        found: StartedRequest | EarlierRequest = begun(holder, holder, micros + lasts)
         if until > now:
             found = begun_before(row, request, fingerprint, holder, micros, lasts)
-        if isinstance(found, Begun):
+        if isinstance(found, StartedRequest):
             self._named[digest] = now + keep, request.fingerprint, found.ticket
         return found
 
-    async def answer_request(self, request: Request, ticket: str, answer: str, *, keep: timedelta) -> bool:
+    async def answer_request(
+        self, request: NamedRequest, ticket: str, answer: str, *, keep: timedelta
+    ) -> bool:
         until = self._door_clock.now() + keep
         return self._end(request, ticket, (until, request.fingerprint, answered(answer)))
 
-    async def drop_request(self, request: Request, ticket: str) -> bool:
+    async def drop_request(self, request: NamedRequest, ticket: str) -> bool:
         return self._end(request, ticket, None)
 
-    async def leave_request(self, request: Request, ticket: str) -> bool:
+    async def leave_request(self, request: NamedRequest, ticket: str) -> bool:
         until, fingerprint, _ = self._named.get(request_digest(request), _NOT_NAMED)
         return self._end(request, ticket, (until, fingerprint, left(ticket)))
 
-    def _end(self, request: Request, ticket: str, row: NamedRow | None) -> bool:
+    def _end(self, request: NamedRequest, ticket: str, row: NamedRow | None) -> bool:
         digest = request_digest(request)
         if self._named.get(digest, _NOT_NAMED)[2] != ticket:
             return False

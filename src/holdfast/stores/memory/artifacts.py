@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from holdfast.domain.job import Artefact, Lease, Settlement
+from holdfast.domain.job import Artifact, Lease, Settlement
 from holdfast.domain.moves import State
 from holdfast.engine.ports import Retention
 from holdfast.errors import LeaseLost
@@ -25,7 +25,7 @@ def record_artefact(tables: Tables, lease: Lease, reference: str, name: str | No
         if job is not None:
             refuse_once(tables, job, lease)
         raise LeaseLost(*lease)
-    job.artefacts[reference] = Artefact(
+    job.artefacts[reference] = Artifact(
         job_id=job.id,
         epoch=lease.epoch,
         reference=reference,
@@ -42,7 +42,7 @@ def _may_come_late(job: Job, lease: Lease) -> bool:
 
 def artefacts_due(
     tables: Tables, task: str | None, keep: Retention, limit: int, but: Collection[str]
-) -> list[Artefact]:
+) -> list[Artifact]:
     jobs = [
         job
         for job in tables.jobs.values()
@@ -62,7 +62,7 @@ def _is_due(tables: Tables, job: Job, keep: Retention) -> bool:
     )
 
 
-def forget_artefacts(tables: Tables, artefacts: Sequence[Artefact]) -> None:
+def forget_artefacts(tables: Tables, artefacts: Sequence[Artifact]) -> None:
     for artefact in artefacts:
         job = tables.jobs.get(artefact.job_id)
         if job is not None:

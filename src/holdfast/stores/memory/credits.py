@@ -13,15 +13,15 @@ from holdfast.domain.credit import (
     EXPIRED,
     SPENT,
     Account,
+    CreditHold,
     CreditQuota,
-    Entry,
     Grant,
-    Hold,
+    HoldState,
+    LedgerEntry,
     Sold,
-    Standing,
 )
 from holdfast.domain.job import JobId
-from holdfast.domain.posting import Page, Wallet
+from holdfast.domain.posting import Posting, Wallet
 from holdfast.stores.memory.tables import Tables
 
 
@@ -72,12 +72,12 @@ class MemoryBooks:
         return found
 
     async def close(
-        self, job_ids: Collection[JobId], standing: Standing, now: datetime, *, before: int | None = None
-    ) -> list[Hold]:
+        self, job_ids: Collection[JobId], standing: HoldState, now: datetime, *, before: int | None = None
+    ) -> list[CreditHold]:
         closed = []
         for key, (hold, was) in self._kept.holds.items():
             if (
-                was is Standing.HELD
+                was is HoldState.HELD
                 and hold.job_id in job_ids
                 and (before is None or hold.generation < before)
             ):
@@ -85,14 +85,14 @@ class MemoryBooks:
                 closed.append(hold)
         return closed
 
-    async def write(self, page: Page) -> None:
+    async def write(self, page: Posting) -> None:
         for wallet in page.changed_wallets():
             self._kept.wallets[wallet.id] = replace(wallet, grants={})
         for grant in (*page.changed_grants(), *page.new_grants):
             self._kept.grants[grant.id] = page.wallets[grant.account].grants[grant.id]
         for hold in page.holds:
             assert (hold.job_id, hold.generation) not in self._kept.holds
-            self._kept.holds[hold.job_id, hold.generation] = (hold, Standing.HELD)
+            self._kept.holds[hold.job_id, hold.generation] = (hold, HoldState.HELD)
         for number, entry in enumerate(page.entries, len(self._kept.entries) + 1):
             self._kept.entries.append(replace(entry, number=number, at=page.now))
 
@@ -100,11 +100,11 @@ class MemoryBooks:
     async def has_hold(self, job_id: JobId, generation: int) -> bool:
         return (job_id, generation) in self._kept.holds
 
-    async def holds(self, *, after: int, limit: int) -> list[tuple[int, Hold]]:
+    async def holds(self, *, after: int, limit: int) -> list[tuple[int, CreditHold]]:
         held = [
             (number, hold)
             for number, (hold, standing) in enumerate(self._kept.holds.values(), 1)
-            if standing is Standing.HELD and number > after
+            if standing is HoldState.HELD and number > after
         ]
         return held[:limit]
 
@@ -127,7 +127,7 @@ class MemoryBooks:
 
     async def entries(
         self, *, account: str | None, job_id: str | None, before: int | None, limit: int
-    ) -> list[Entry]:
+    ) -> list[LedgerEntry]:
         found = [
             entry
             for entry in reversed(self._kept.entries)
@@ -152,7 +152,7 @@ class MemoryBooks:
         usable = replace(wallet, grants=grants).usable(now)
         available = sum(grant.remaining for grant in usable)
         held = [
-            hold for hold, standing in self._kept.holds.values() if standing is Standing.HELD and hold.account == name
+            hold for hold, standing in self._kept.holds.values() if standing is HoldState.HELD and hold.account == name
         ]  # fmt: skip
         return Account(
             id=name, paid_by=wallet.paid_by, available=available, reserved=sum(hold.price for hold in held),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from holdfast.domain.external_task import Waiting, errand_id
+from holdfast.domain.external_task import WaitingExternalTask, external_task_id
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import State
 from holdfast.domain.outbox import NewMessage
@@ -13,29 +13,31 @@ from holdfast.stores.memory.store import MemoryStore
 from holdfast.stores.memory.tables import Job, Tables
 
 
-class MemoryErrands:
+class MemoryExternalTasks:
     def __init__(self, tables: Tables, store: MemoryStore) -> None:
         self._tables, self._store = tables, store
 
     async def now(self) -> datetime:
         return self._tables.clock.now()
 
-    async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[Waiting]:
+    async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[WaitingExternalTask]:
         found = (self._tables.jobs[job_id] for job_id in job_ids if job_id in self._tables.jobs)
         return [self._shaped(job) for job in _waiting(found, tasks)]
 
-    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         return self._page(filter(_may_be_untold, self._in_line(tasks)), after, limit)
 
-    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         new = (
             job
             for job in self._in_line(tasks)
-            if job.attempt == 0 and not self._store.has_message(errand_id(job.id, job.generation))
+            if job.attempt == 0 and not self._store.has_message(external_task_id(job.id, job.generation))
         )
         return self._page(new, after, limit)
 
-    async def overdue(self, tasks: Mapping[str, timedelta], after: str, limit: int) -> list[Waiting]:
+    async def overdue(
+        self, tasks: Mapping[str, timedelta], after: str, limit: int
+    ) -> list[WaitingExternalTask]:
         now = self._tables.clock.now()
         late = (job for job in self._in_line(tasks) if _since(job) <= now - tasks[job.lane.task])
         return self._page(late, after, limit)
@@ -49,12 +51,12 @@ class MemoryErrands:
     def _in_line(self, tasks: Collection[str]) -> Iterable[Job]:
         return (job for job in _waiting(self._tables.jobs.values(), tasks) if not job.deferred)
 
-    def _page(self, jobs: Iterable[Job], after: str, limit: int) -> list[Waiting]:
+    def _page(self, jobs: Iterable[Job], after: str, limit: int) -> list[WaitingExternalTask]:
         found = sorted((job for job in jobs if job.id > after), key=lambda job: job.id)
         return [self._shaped(job) for job in found[:limit]]
 
-    def _shaped(self, job: Job) -> Waiting:
-        return Waiting(
+    def _shaped(self, job: Job) -> WaitingExternalTask:
+        return WaitingExternalTask(
             job.id, job.lane.task, job.generation, job.attempt, job.payload, job.spec.version, job.spec.trace,
             since=_since(job), due=not job.deferred and bool(self._store.open_lanes([job.lane], False)),
             deadline=job.deadline_at,

@@ -14,7 +14,15 @@ from holdfast.domain.lanes import Cause, Dependency, Held, HoldIndex, Scope, Sco
 from holdfast.domain.moves import Kind
 from holdfast.domain.periods import period_begins, period_ends
 from holdfast.domain.queue_position import Use
-from holdfast.engine.lane_store import REPORT_COUNTS_FOR, Cap, Charge, Outlook, Refusal, Report, Tick
+from holdfast.engine.lane_store import (
+    REPORT_COUNTS_FOR,
+    Cap,
+    Charge,
+    DependencyReport,
+    DependencyState,
+    QuotaRefusal,
+    Tick,
+)
 from holdfast.stores.encoding import some
 from holdfast.stores.memory.intake import in_line
 from holdfast.stores.memory.tables import Tables
@@ -25,7 +33,9 @@ class LaneTables:
     holds: dict[tuple[Scope, Cause], Held] = field(default_factory=dict)
     breakers: dict[Dependency, Breaker] = field(default_factory=dict)
     closed_off: set[Dependency] = field(default_factory=set)  #: their breakers hold their lanes
-    reports: dict[tuple[Dependency, SessionId], tuple[datetime, Report]] = field(default_factory=dict)
+    reports: dict[tuple[Dependency, SessionId], tuple[datetime, DependencyReport]] = field(
+        default_factory=dict
+    )
     slots: dict[str, set[Lease]] = field(default_factory=lambda: defaultdict(set))
     meters: dict[str, datetime] = field(default_factory=dict)  #: when the next one would be exactly on time
     used: dict[tuple[str, str], tuple[datetime, int]] = field(default_factory=dict)
@@ -105,25 +115,27 @@ class Lanes:
         )
 
     # -- dependencies -----------------------------------------------------------------------------------------------
-    async def report(self, session: Session, reports: Sequence[Report]) -> list[Outlook]:
+    async def report(self, session: Session, reports: Sequence[DependencyReport]) -> list[DependencyState]:
         now = self._tables.clock.now()
         for report in reports:
             self._kept.reports[report.dependency, session.id] = now, report
         wanted = {report.dependency for report in reports}
         return [outlook for outlook in await self.outlooks() if outlook.dependency in wanted]
 
-    async def outlooks(self) -> list[Outlook]:
+    async def outlooks(self) -> list[DependencyState]:
         now = self._tables.clock.now()
-        fresh: dict[Dependency, list[Report]] = defaultdict(list)
+        fresh: dict[Dependency, list[DependencyReport]] = defaultdict(list)
         for at, report in self._kept.reports.values():
             if now - at <= REPORT_COUNTS_FOR:
                 fresh[report.dependency].append(report)
         return [self._outlook(name, fresh[name], now) for name in sorted(fresh.keys() | self._kept.breakers)]
 
-    def _outlook(self, dependency: Dependency, reports: list[Report], now: datetime) -> Outlook:
+    def _outlook(
+        self, dependency: Dependency, reports: list[DependencyReport], now: datetime
+    ) -> DependencyState:
         breaker = self._kept.breakers.get(dependency, Breaker())
         timed = [report.latency for report in reports if report.latency is not None]
-        return Outlook(
+        return DependencyState(
             dependency=dependency,
             breaker=breaker,
             votes=sum(report.vote and report.version == breaker.version for report in reports),
@@ -189,10 +201,10 @@ class Lanes:
                 start = max(self._kept.meters.get(cap.scope, now), now)
                 self._kept.meters[cap.scope] = start + len(leases) * (cap.per / cap.rate)
 
-    async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[Refusal | None]:
+    async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[QuotaRefusal | None]:
         return [self._charge(group) for group in charges]
 
-    def _charge(self, group: Sequence[Charge]) -> Refusal | None:
+    def _charge(self, group: Sequence[Charge]) -> QuotaRefusal | None:
         refusals = [refusal for charge in group if (refusal := self._refusal(charge)) is not None]
         if refusals:
             return max(refusals, key=lambda refusal: refusal.resets_in)
@@ -209,16 +221,16 @@ class Lanes:
                 )
         return None
 
-    def _refusal(self, charge: Charge) -> Refusal | None:
+    def _refusal(self, charge: Charge) -> QuotaRefusal | None:
         now = self._tables.clock.now()
         if charge.period == "rate":
             ahead = max(self._kept.meters.get(charge.scope, now), now) - now
             wait = ahead + charge.amount * (charge.per / charge.limit) - charge.per
-            return Refusal(charge, charge.limit, wait) if wait > timedelta() else None
+            return QuotaRefusal(charge, charge.limit, wait) if wait > timedelta() else None
         used = self._used(charge)
         if used + charge.amount <= charge.limit:
             return None
-        return Refusal(charge, used, period_ends(charge.period, now) - now)
+        return QuotaRefusal(charge, used, period_ends(charge.period, now) - now)
 
     def _used(self, charge: Charge) -> int:
         begins = period_begins(charge.period, self._tables.clock.now())

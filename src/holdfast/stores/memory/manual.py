@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from holdfast.domain.job import Edit, JobId, Lease
 from holdfast.domain.judgements import retry_refusal
 from holdfast.domain.moves import FINISHED, Kind, State
-from holdfast.domain.precondition import Proviso, Version
+from holdfast.domain.precondition import Precondition, Version
 from holdfast.domain.verdict import Bury, Failure, RetryAfter
-from holdfast.engine.ports import Stuck
+from holdfast.engine.ports import StuckAttempt
 from holdfast.errors import Changed, Conflict
 from holdfast.stores.encoding import key_is_taken, lost_failure, no_dead_letter, not_cancellable, said
 from holdfast.stores.memory.intake import in_line, twin_of
@@ -20,7 +20,7 @@ from holdfast.stores.memory.recovery import ran_out
 from holdfast.stores.memory.tables import Job, Tables
 
 
-def cancel(tables: Tables, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
+def cancel(tables: Tables, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
     job = tables.find(job_id)
     if not _is_new(job, proviso):
         return
@@ -41,8 +41,8 @@ def retry(
     queue: str | None,
     edit: Edit | None,
     priority: int | None,
-    proviso: Proviso,
-    stuck: Stuck | None,
+    proviso: Precondition,
+    stuck: StuckAttempt | None,
 ) -> int:
     job, now = tables.find(job_id), tables.clock.now()
     in_line(tables, now)  # who is due is in line, whether or not a worker has looked
@@ -76,7 +76,7 @@ def retry(
     return _place(tables, job, now)
 
 
-def _why_lost(tables: Tables, job: Job, stuck: Stuck | None) -> Failure | None:
+def _why_lost(tables: Tables, job: Job, stuck: StuckAttempt | None) -> Failure | None:
     """None: its attempt is in order."""
     gone, overran = ran_out(tables, job)
     if gone or overran:
@@ -84,7 +84,7 @@ def _why_lost(tables: Tables, job: Job, stuck: Stuck | None) -> Failure | None:
     return stuck.failure if stuck is not None and stuck.lease == Lease(job.id, job.epoch) else None
 
 
-def _is_new(job: Job, proviso: Proviso) -> bool:
+def _is_new(job: Job, proviso: Precondition) -> bool:
     """Whether this very call was not carried out before; `Changed` when it may not be any more."""
     if proviso.token in job.done:
         return False
@@ -94,7 +94,7 @@ def _is_new(job: Job, proviso: Proviso) -> bool:
     return True
 
 
-def _names(proviso: Proviso) -> set[str]:
+def _names(proviso: Precondition) -> set[str]:
     return set() if proviso.token is None else {proviso.token}
 
 
@@ -116,7 +116,7 @@ def _new_generation(tables: Tables, job: Job, queue: str | None, now: datetime) 
     tables.lanes[job.lane] = None
 
 
-def discard(tables: Tables, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
+def discard(tables: Tables, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
     job = tables.find(job_id)
     if not _is_new(job, proviso):
         return

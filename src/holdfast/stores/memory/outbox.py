@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from holdfast.domain.moves import Kind
-from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
+from holdfast.domain.outbox import Lag, Message, MessageState, NewMessage, Taken
 from holdfast.engine.outbox_store import PutOff, Replayed
 from holdfast.engine.ports import Clock
 from holdfast.stores.outbox_encoding import discarded
@@ -59,7 +59,7 @@ class Outbox(ABC):
                 key=new.key,
                 body=bytes(new.body),
                 headers=dict(new.headers),
-                standing=Standing.WAITING,
+                standing=MessageState.WAITING,
                 tries=0,
                 error=None,
                 created_at=now,
@@ -96,10 +96,10 @@ class Outbox(ABC):
         blocked: set[tuple[str, str | None]] = set()
         for kept in self._in_order():
             message = kept.message
-            if message.topic not in topics or message.standing is Standing.PUBLISHED:
+            if message.topic not in topics or message.standing is MessageState.PUBLISHED:
                 continue
             key = message.topic, message.key
-            if message.standing is Standing.PARKED:
+            if message.standing is MessageState.PARKED:
                 if topics[message.topic]:
                     blocked.add(key)
             elif not _is_due(message, now):
@@ -119,8 +119,8 @@ class Outbox(ABC):
         kept = self._held(taken)
         if kept is None:
             return False
-        if kept.message.standing is not Standing.PUBLISHED:
-            self._settle(kept, Standing.PUBLISHED, kept.message.error)
+        if kept.message.standing is not MessageState.PUBLISHED:
+            self._settle(kept, MessageState.PUBLISHED, kept.message.error)
         return True
 
     async def put_off_messages(self, failed: Collection[PutOff]) -> int:
@@ -129,7 +129,7 @@ class Outbox(ABC):
     def _put_off(self, failed: PutOff) -> bool:
         kept = self._held(failed.taken)
         if kept is None or (
-            kept.message.standing is not Standing.WAITING and kept.failed_epoch != kept.epoch
+            kept.message.standing is not MessageState.WAITING and kept.failed_epoch != kept.epoch
         ):
             return False
         if kept.failed_epoch == kept.epoch:
@@ -143,7 +143,7 @@ class Outbox(ABC):
         error = failed.error or message.error
         if failed.wait is None:
             kept.message = message
-            self._settle(kept, Standing.PARKED, error)
+            self._settle(kept, MessageState.PARKED, error)
         else:
             until = self._outbox_clock.now() + failed.wait
             kept.message = replace(message, error=error, not_before=until)
@@ -153,7 +153,7 @@ class Outbox(ABC):
         kept = self._outbox.get(taken.message.number)
         return kept if kept is not None and kept.epoch == taken.epoch else None
 
-    def _settle(self, kept: _Kept, standing: Standing, error: str | None) -> None:
+    def _settle(self, kept: _Kept, standing: MessageState, error: str | None) -> None:
         now = self._outbox_clock.now()
         kept.message = replace(kept.message, standing=standing, error=error, not_before=None, settled_at=now)
         self._outbox_bell.set()  # for those that were behind it
@@ -164,9 +164,9 @@ class Outbox(ABC):
         ahead: timedelta | None = None
         for kept in self._in_order():
             message = kept.message
-            if message.topic not in topics or message.standing is Standing.PUBLISHED:
+            if message.topic not in topics or message.standing is MessageState.PUBLISHED:
                 continue
-            is_parked = message.standing is Standing.PARKED
+            is_parked = message.standing is MessageState.PARKED
             if is_parked and not self._outbox_strict.get(message.topic):
                 continue
             if message.key is not None:
@@ -193,9 +193,9 @@ class Outbox(ABC):
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def park_message(self, message_id: str, reason: str) -> bool:
         kept = self._outbox.get(self._outbox_ids.get(message_id, 0))
-        if kept is None or kept.message.standing is not Standing.WAITING:
+        if kept is None or kept.message.standing is not MessageState.WAITING:
             return False
-        self._settle(kept, Standing.PARKED, reason)
+        self._settle(kept, MessageState.PARKED, reason)
         return True
 
     async def discard_messages(self, message_ids: Collection[str], by: str, reason: str) -> int:
@@ -203,7 +203,7 @@ class Outbox(ABC):
 
     def _discard(self, message_id: str, by: str, reason: str) -> bool:
         kept = self._outbox.get(self._outbox_ids.get(message_id, 0))
-        if kept is None or kept.message.standing is not Standing.PARKED:
+        if kept is None or kept.message.standing is not MessageState.PARKED:
             return False
         del self._outbox[kept.message.number], self._outbox_ids[message_id]
         self._tell(
@@ -217,13 +217,13 @@ class Outbox(ABC):
             kept
             for kept in self._in_order()
             if kept.message.topic == topic
-            and kept.message.standing is not Standing.WAITING
+            and kept.message.standing is not MessageState.WAITING
             and first <= kept.message.number <= last
         ][:limit]
         for kept in ended:
             kept.since, kept.epoch = self._outbox_clock.now(), kept.epoch + 1
             kept.message = replace(
-                kept.message, standing=Standing.WAITING, tries=0, unreached=0, error=None, settled_at=None
+                kept.message, standing=MessageState.WAITING, tries=0, unreached=0, error=None, settled_at=None
             )
         self._outbox_bell.set()
         largest = ended[-1].message.number if ended else last
@@ -234,7 +234,7 @@ class Outbox(ABC):
         self,
         *,
         topic: str | None = None,
-        standing: Standing | None = None,
+        standing: MessageState | None = None,
         key: str | None = None,
         after: int | None = None,
         limit: int = 50,
@@ -256,10 +256,10 @@ class Outbox(ABC):
         now, lags = self._outbox_clock.now(), dict[str, Lag]()
         for kept in self._in_order():
             topic, standing = kept.message.topic, kept.message.standing
-            if standing is Standing.PUBLISHED:
+            if standing is MessageState.PUBLISHED:
                 continue
             lag = lags.get(topic, Lag(topic, 0, 0, None))
-            if standing is Standing.PARKED:
+            if standing is MessageState.PARKED:
                 lags[topic] = lag._replace(parked=lag.parked + 1)
             else:
                 oldest = max(now - kept.since, lag.oldest or timedelta())
@@ -272,7 +272,7 @@ class Outbox(ABC):
         gone = [
             kept.message
             for kept in self._in_order()
-            if kept.message.standing is Standing.PUBLISHED
+            if kept.message.standing is MessageState.PUBLISHED
             and kept.message.settled_at is not None
             and kept.message.settled_at <= before
         ][:limit]

@@ -12,25 +12,25 @@ from holdfast.domain.judgements import outcome_of
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.artifacts import split_result
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import LeaseLost
 from holdfast.stores.encoding import kind_of, meta_of
 from holdfast.stores.memory.notes import note
 from holdfast.stores.memory.tables import Job, Tables
 
 
-def settle(tables: Tables, settlement: Settlement) -> Answer:
+def settle(tables: Tables, settlement: Settlement) -> SettlementStatus:
     lease, verdict = settlement.lease, settlement.verdict
     job = tables.jobs.get(lease.job_id)
     if job is None:
-        return Answer.STALE
+        return SettlementStatus.STALE
     if not job.holds(lease):
         return refuse(tables, job, lease, verdict)
     if job.deadline_at is not None and tables.clock.now() > job.deadline_at:
         time_out_one(tables, job)
         return _keep_late(tables, job, lease, verdict, job.attempt, "timed_out")
     apply(tables, job, verdict, **meta_of(settlement))
-    return Answer.APPLIED
+    return SettlementStatus.APPLIED
 
 
 def apply(tables: Tables, job: Job, verdict: Verdict, outcome: str | None = None, **meta: Any) -> None:
@@ -118,17 +118,17 @@ def time_out_one(tables: Tables, job: Job) -> None:
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------------
-def refuse(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> Answer:
+def refuse(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> SettlementStatus:
     """The lease had ended before: the attempt's own record says how, and so what this write is."""
     attempt = job.attempts.get(lease.epoch)
     if attempt is None:
-        return Answer.STALE  # this lease was never given out
+        return SettlementStatus.STALE  # this lease was never given out
     if attempt.outcome in ("timed_out", "cancelled"):
         return _keep_late(tables, job, lease, verdict, attempt.attempt, attempt.outcome)
     if attempt.outcome != "reclaimed":
-        return Answer.REPEATED
+        return SettlementStatus.REPEATED
     refuse_once(tables, job, lease)
-    return Answer.STALE
+    return SettlementStatus.STALE
 
 
 def refuse_once(tables: Tables, job: Job, lease: Lease) -> None:
@@ -139,22 +139,26 @@ def refuse_once(tables: Tables, job: Job, lease: Lease) -> None:
         tables.record(Kind.stale_write, job, epoch=lease.epoch, attempt=attempt.attempt)
 
 
-def settle_unheld(tables: Tables, job_id: JobId, generation: int, verdict: Verdict, by: str) -> Answer:
+def settle_unheld(
+    tables: Tables, job_id: JobId, generation: int, verdict: Verdict, by: str
+) -> SettlementStatus:
     """What came for a job that has ended, from somebody who holds no lease of it."""
     job = tables.jobs[job_id]
     if job.generation != generation or job.finished_at is None:
         told = {"by": by, "generation": generation}
         note(tables, job_id, Kind.stale_write, f"generation {generation}", told)
-        return Answer.STALE
+        return SettlementStatus.STALE
     reason = why_late(job.state, job.error.code if job.error else None)
     if reason is None:
-        return Answer.REPEATED
+        return SettlementStatus.REPEATED
     last = job.attempts.get(job.epoch)
     known = None if last is None else (last.epoch, last.outcome or "", last.generation)
     return _keep_late(tables, job, Lease(job_id, late_key(generation, known)), verdict, job.attempt, reason)
 
 
-def _keep_late(tables: Tables, job: Job, lease: Lease, verdict: Verdict, attempt: int, reason: str) -> Answer:
+def _keep_late(
+    tables: Tables, job: Job, lease: Lease, verdict: Verdict, attempt: int, reason: str
+) -> SettlementStatus:
     if lease.epoch not in job.late:
         outcome = outcome_of(verdict)
         result, artefact = split_result(verdict.result if isinstance(verdict, Complete) else None)
@@ -168,7 +172,7 @@ def _keep_late(tables: Tables, job: Job, lease: Lease, verdict: Verdict, attempt
             artefact=artefact,
         )
         tables.record(Kind.late_result, job, epoch=lease.epoch, attempt=attempt, outcome=outcome)
-    return Answer.LATE
+    return SettlementStatus.LATE
 
 
 # -- under a lease, while it holds ------------------------------------------------------------------------------------------

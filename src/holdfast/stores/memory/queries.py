@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.domain.concurrency_keys import own_key
 from holdfast.domain.internal import hides_internal, is_internal
 from holdfast.domain.job import (
-    Artefact,
+    Artifact,
     Attempt,
     DeadLetter,
     DeadLetterFilter,
@@ -27,9 +27,9 @@ from holdfast.domain.job import (
     LateResult,
     WorkerRow,
 )
-from holdfast.domain.judgements import broken_rules
+from holdfast.domain.judgements import broken_invariants
 from holdfast.domain.moves import State
-from holdfast.domain.stats import Census
+from holdfast.domain.stats import JobStats
 from holdfast.engine.artifacts import split_result
 from holdfast.engine.ports import EVERY, FIRST, Page
 from holdfast.stores.encoding import read_cursor
@@ -38,7 +38,7 @@ from holdfast.stores.memory.stats import census
 from holdfast.stores.memory.tables import Job, Live, Tables
 
 
-class Looking:
+class Queries:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
@@ -72,7 +72,7 @@ class Looking:
             counts[job.state] += 1
         return {str(state): number for state, number in counts.items()}
 
-    async def census(self, most: int) -> Census:
+    async def census(self, most: int) -> JobStats:
         return census(self._tables, most)
 
     async def lanes(self) -> set[Lane]:
@@ -134,7 +134,7 @@ class Looking:
         job = self._tables.jobs.get(job_id)
         return [late for late in job.late.values() if late.epoch > after][:limit] if job else []
 
-    async def artefacts(self, job_id: JobId) -> list[Artefact]:
+    async def artefacts(self, job_id: JobId) -> list[Artifact]:
         job = self._tables.jobs.get(job_id)
         return sorted(job.artefacts.values(), key=lambda a: (a.epoch, a.reference)) if job else []
 
@@ -181,7 +181,7 @@ class Looking:
         return [
             f"job {job.id}: {rule}"
             for job in tables.jobs.values()
-            for rule in broken_rules(_job_row(tables, job))
+            for rule in broken_invariants(_job_row(tables, job))
         ]
 
     async def health(self) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from holdfast.domain.job import JobId
 from holdfast.domain.moves import Kind, State
-from holdfast.domain.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, Standing, Use
+from holdfast.domain.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, QueuePosition, Use
 from holdfast.stores.memory.intake import in_line
 from holdfast.stores.memory.tables import Tables
 
 
-def standing(tables: Tables, job_id: JobId, use: Mapping[str, Use]) -> Standing | None:
+def standing(tables: Tables, job_id: JobId, use: Mapping[str, Use]) -> QueuePosition | None:
     job, now = tables.jobs.get(job_id), tables.clock.now()
     if job is None:
         return None
@@ -23,7 +23,7 @@ def standing(tables: Tables, job_id: JobId, use: Mapping[str, Use]) -> Standing 
     if place is Place.LINE:
         ahead = sum(j.place < job.place for j in line if j.lane == job.lane)
     moves = [e for e in tables.events if e.job_id == job_id and Kind[e.kind] <= LAST_MOVE]
-    return Standing(
+    return QueuePosition(
         lane=job.lane,
         place=place,
         now=now,

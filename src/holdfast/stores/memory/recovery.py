@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
-from holdfast.domain.credit import Standing
+from holdfast.domain.credit import HoldState
 from holdfast.domain.job import Expired, JobId, Lease
 from holdfast.domain.moves import FINISHED, Kind, State
 from holdfast.domain.verdict import Bury, RetryAfter
@@ -134,6 +134,6 @@ def _forget(tables: Tables, job: Job) -> None:
     if job.spec.dedupe and tables.dedupe.get(job.spec.dedupe) == job.id:
         del tables.dedupe[job.spec.dedupe]
     for generation in range(1, job.generation + 1):  # what it has paid is in the ledger, which stays
-        _, standing = tables.ledger.holds.get((job.id, generation), (None, Standing.HELD))
-        if standing is not Standing.HELD:
+        _, standing = tables.ledger.holds.get((job.id, generation), (None, HoldState.HELD))
+        if standing is not HoldState.HELD:
             del tables.ledger.holds[job.id, generation]

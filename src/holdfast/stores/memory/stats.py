@@ -7,14 +7,14 @@ from datetime import timedelta
 
 from holdfast.domain.job import Lane
 from holdfast.domain.moves import Kind, State
-from holdfast.domain.stats import OF_LATE, ROWS_OF_LATE, Census, Line
+from holdfast.domain.stats import OF_LATE, ROWS_OF_LATE, JobStats, LaneStats
 from holdfast.stores.memory.tables import Job, Tables
 
 #: How attempts end that count.
 _ENDS = frozenset({Kind.complete.name, Kind.retry.name, Kind.failed.name})
 
 
-def census(tables: Tables, most: int) -> Census:
+def census(tables: Tables, most: int) -> JobStats:
     now, nothing = tables.clock.now(), timedelta()
     waiting: dict[Lane, list[Job]] = defaultdict(list)
     active: Counter[Lane] = Counter()
@@ -31,9 +31,9 @@ def census(tables: Tables, most: int) -> Census:
         for event in tables.events[-ROWS_OF_LATE:]
         if event.kind in _ENDS and event.attempt > 1 and event.at > now - OF_LATE
     ]
-    return Census(
+    return JobStats(
         lines={
-            lane: Line(
+            lane: LaneStats(
                 waiting=min(len(waiting[lane]), most),
                 active=active[lane],
                 oldest=max(now - min(waiting[lane], key=lambda job: job.place).run_at, nothing)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from holdfast.domain.job import (
-    Artefact,
+    Artifact,
     Claimed,
     Edit,
     Enqueued,
@@ -23,35 +23,44 @@ from holdfast.domain.job import (
     Settlement,
 )
 from holdfast.domain.moves import Kind
-from holdfast.domain.precondition import ANYHOW, Proviso
-from holdfast.domain.queue_position import Standing
+from holdfast.domain.precondition import UNCONDITIONAL, Precondition
+from holdfast.domain.queue_position import QueuePosition
 from holdfast.domain.verdict import Complete, Failure, Verdict
-from holdfast.engine.api_store import Repeated, Request
-from holdfast.engine.dispatch import Depth, Entry, Hint
+from holdfast.engine.api_store import NamedRequest, Repeated
+from holdfast.engine.dispatch import Depth, DispatchEntry, DispatchHint
 from holdfast.engine.lane_store import Cap
-from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Stuck, Transaction
+from holdfast.engine.ports import (
+    Clock,
+    HeartbeatConnection,
+    Hook,
+    Reclaim,
+    Retention,
+    SettlementStatus,
+    StuckAttempt,
+    Transaction,
+)
 from holdfast.errors import LeaseLost, UsageError
 from holdfast.stores.api_encoding import first_answer
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.memory import artifacts, intake, manual, notes, outcomes, queue_position, recovery
 from holdfast.stores.memory import dispatch as handed
-from holdfast.stores.memory.api import Doors
+from holdfast.stores.memory.api import ApiTables
 from holdfast.stores.memory.lanes import Lanes
 from holdfast.stores.memory.outbox import Outbox
-from holdfast.stores.memory.queries import Looking
+from holdfast.stores.memory.queries import Queries
 from holdfast.stores.memory.tables import OpenSession, Tables
 
 T = TypeVar("T")
 
 
-class MemoryStore(Looking, Lanes, Doors, Outbox):
+class MemoryStore(Queries, Lanes, ApiTables, Outbox):
     """Every method runs to its end without awaiting, its hooks included, so each is one transaction."""
 
     def __init__(self, clock: Clock) -> None:
         tables = Tables(clock)
-        Looking.__init__(self, tables)
+        Queries.__init__(self, tables)
         Lanes.__init__(self, tables)
-        Doors.__init__(self, clock)
+        ApiTables.__init__(self, clock)
         Outbox.__init__(self, clock)
         self.hooks: list[tuple[frozenset[Kind], Hook]] = []
         self._clock = clock
@@ -122,7 +131,7 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         return self._commit(lambda: [intake.enqueue(self._tables, job) for job in jobs])
 
     async def enqueue_once(
-        self, request: Request, jobs: Sequence[NewJob], *, keep: timedelta
+        self, request: NamedRequest, jobs: Sequence[NewJob], *, keep: timedelta
     ) -> Sequence[Enqueued] | Repeated:
         before = self.answered(request)
         if before is not None:
@@ -194,29 +203,31 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
             return None
         return self._write(lambda: intake.claim_job(self._tables, session, job_id, generation))
 
-    async def claim_jobs(self, session: Session, hints: Collection[Hint]) -> list[Claimed]:
+    async def claim_jobs(self, session: Session, hints: Collection[DispatchHint]) -> list[Claimed]:
         if not self._tables.is_live(session):
             return []
         unheld = self.open_lanes(list(self._tables.lanes), False)
         return self._write(lambda: handed.claim_jobs(self._tables, session, hints, unheld))
 
-    async def waiting(self, ids: Collection[JobId]) -> list[Entry]:
+    async def waiting(self, ids: Collection[JobId]) -> list[DispatchEntry]:
         return handed.waiting(self._tables, ids)
 
-    async def all_waiting(self, *, after: JobId | None, limit: int) -> list[Entry]:
+    async def all_waiting(self, *, after: JobId | None, limit: int) -> list[DispatchEntry]:
         return handed.all_waiting(self._tables, after, limit)
 
-    async def due_soon(self, within: timedelta, limit: int) -> list[Entry]:
+    async def due_soon(self, within: timedelta, limit: int) -> list[DispatchEntry]:
         return handed.due_soon(self._tables, within, limit)
 
     async def count_waiting(self) -> dict[Lane, Depth]:
         return handed.count_waiting(self._tables)
 
-    async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
+    async def settle_unheld(
+        self, job_id: JobId, generation: int, verdict: Verdict, *, by: str
+    ) -> SettlementStatus:
         return self._write(lambda: outcomes.settle_unheld(self._tables, job_id, generation, verdict, by))
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
-        def settle() -> list[Answer]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
+        def settle() -> list[SettlementStatus]:
             artifacts.keep_logs(self._tables, settlements)
             return [outcomes.settle(self._tables, settlement) for settlement in settlements]
 
@@ -266,14 +277,16 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
 
     async def artefacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
-    ) -> list[Artefact]:
+    ) -> list[Artifact]:
         return artifacts.artefacts_due(self._tables, task, keep, limit, but)
 
-    async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
+    async def forget_artefacts(self, artefacts: Sequence[Artifact]) -> None:
         artifacts.forget_artefacts(self._tables, artefacts)
 
     # -- people's moves ---------------------------------------------------------------------------------------------
-    async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+    async def cancel(
+        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+    ) -> None:
         self._write(lambda: manual.cancel(self._tables, job_id, by, reason, proviso))
 
     async def retry(
@@ -286,8 +299,8 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         queue: str | None = None,
         edit: Edit | None = None,
         priority: int | None = None,
-        proviso: Proviso = ANYHOW,
-        stuck: Stuck | None = None,
+        proviso: Precondition = UNCONDITIONAL,
+        stuck: StuckAttempt | None = None,
     ) -> int:
         return self._write(
             lambda: manual.retry(
@@ -295,14 +308,16 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
             )
         )
 
-    async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+    async def discard(
+        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+    ) -> None:
         self._write(lambda: manual.discard(self._tables, job_id, by, reason, proviso))
 
     async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
         return self._write(lambda: notes.note(self._tables, job_id, kind, name, meta))
 
     # -- looking, at lanes too ----------------------------------------------------------------------------------------
-    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> Standing | None:
+    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
         return queue_position.standing(self._tables, job_id, {scope: self.use(scope) for scope in scopes})
 
     # -- waking -----------------------------------------------------------------------------------------------------
@@ -322,8 +337,8 @@ class MemoryStore(Looking, Lanes, Doors, Outbox):
         except TimeoutError:
             return
 
-    def heart(self) -> Heart:
-        return _MemoryHeart(self._extend)
+    def heart(self) -> HeartbeatConnection:
+        return _MemoryHeartbeat(self._extend)
 
 
 class _NoSql:
@@ -341,7 +356,7 @@ class _NoSql:
         return self.tables.clock.now()
 
 
-class _MemoryHeart:
+class _MemoryHeartbeat:
     """*beat* extends a session; it never waits, so any thread may call it."""
 
     def __init__(self, beat: Callable[[Session], bool]) -> None:

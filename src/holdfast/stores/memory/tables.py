@@ -10,10 +10,10 @@ from datetime import datetime
 from itertools import count
 from typing import Any
 
-from holdfast.domain.credit import Entry, Grant, Hold, Standing
+from holdfast.domain.credit import CreditHold, Grant, HoldState, LedgerEntry
 from holdfast.domain.fairness import Turns
 from holdfast.domain.job import (
-    Artefact,
+    Artifact,
     Attempt,
     DeadLetter,
     Event,
@@ -28,7 +28,7 @@ from holdfast.domain.job import (
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.posting import Wallet
 from holdfast.domain.verdict import Failure
-from holdfast.engine.ports import Clock, Moved
+from holdfast.engine.ports import Clock, MoveNotice
 from holdfast.errors import UnknownJob
 from holdfast.stores.encoding import some
 
@@ -94,7 +94,7 @@ class Job:
     refused: set[int] = field(default_factory=set)
     late: dict[int, LateResult] = field(default_factory=dict)
     logs: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    artefacts: dict[str, Artefact] = field(default_factory=dict)
+    artefacts: dict[str, Artifact] = field(default_factory=dict)
     dead: DeadLetter | None = None
     done: set[str] = field(default_factory=set)  #: the names of people's calls that were carried out
 
@@ -133,8 +133,8 @@ class Ledger:
     wallets: dict[str, Wallet] = field(default_factory=dict)
     created: dict[str, datetime] = field(default_factory=dict)
     grants: dict[str, Grant] = field(default_factory=dict)
-    holds: dict[tuple[JobId, int], tuple[Hold, Standing]] = field(default_factory=dict)
-    entries: list[Entry] = field(default_factory=list)
+    holds: dict[tuple[JobId, int], tuple[CreditHold, HoldState]] = field(default_factory=dict)
+    entries: list[LedgerEntry] = field(default_factory=list)
 
 
 class Tables:
@@ -147,7 +147,7 @@ class Tables:
         self.dedupe: dict[bytes, JobId] = {}
         self.sessions: dict[SessionId, OpenSession] = {}
         self.events: list[Event] = []
-        self.told: list[Moved] = []
+        self.told: list[MoveNotice] = []
         self.numbers, self.epochs, self.session_ids = count(1), count(1), count(1)
         self.turns = Turns()
         self.weights: dict[str, float] = {}
@@ -181,7 +181,7 @@ class Tables:
         epoch = job.epoch if epoch is None else epoch
         attempt = job.attempt if attempt is None else attempt
         told = some(meta)
-        self.told.append(Moved(kind, job.id, epoch, attempt, told))
+        self.told.append(MoveNotice(kind, job.id, epoch, attempt, told))
         self.events.append(
             Event(
                 id=self.next_event(),

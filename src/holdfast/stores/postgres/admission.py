@@ -9,24 +9,24 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.breaker import Breaker
-from holdfast.domain.job import Batch, Session
+from holdfast.domain.job import JobBatch, Session
 from holdfast.domain.lanes import Cause, Dependency, Held, Scope
 from holdfast.domain.moves import Kind
-from holdfast.engine.lane_store import Charge, Outlook, Refusal, Report, Tick
+from holdfast.engine.lane_store import Charge, DependencyReport, DependencyState, QuotaRefusal, Tick
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreError
 from holdfast.stores.postgres import dependencies, fairness, holds, limits, schedules
-from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.connections import Connections
 from holdfast.stores.postgres.fairness import Stager
 from holdfast.stores.postgres.runner import UNDONE
-from holdfast.stores.postgres.writes import Writing
+from holdfast.stores.postgres.writes import Writes
 
 #: How often what nobody needs any more is forgotten.
 _FORGET_EVERY = 300.0
 
 
-class Admission(Writing):
-    def __init__(self, lines: Lines, clock: Clock) -> None:
+class Admission(Writes):
+    def __init__(self, lines: Connections, clock: Clock) -> None:
         super().__init__(lines, clock)
         self._stager = Stager(self._lanes, clock)
         self._forget_at = 0.0
@@ -57,10 +57,10 @@ class Admission(Writing):
         return await self._look(holds.holds)
 
     # -- dependencies -----------------------------------------------------------------------------------------------
-    async def report(self, session: Session, reports: Sequence[Report]) -> list[Outlook]:
+    async def report(self, session: Session, reports: Sequence[DependencyReport]) -> list[DependencyState]:
         return await self._runner.run("people", lambda db: dependencies.report(db, session, reports))
 
-    async def outlooks(self) -> list[Outlook]:
+    async def outlooks(self) -> list[DependencyState]:
         return await self._look(dependencies.outlooks)
 
     async def swap_breaker(
@@ -83,7 +83,7 @@ class Admission(Writing):
         return swapped
 
     # -- limits -----------------------------------------------------------------------------------------------------
-    async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[Refusal | None]:
+    async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[QuotaRefusal | None]:
         return await self._runner.run("enqueue", lambda db: limits.charge(db, charges), again=UNDONE)
 
     async def usage(self, scope: str) -> dict[str, int]:
@@ -113,7 +113,7 @@ class Admission(Writing):
         return await self._runner.run("people", lambda db: schedules.forget_schedule(db, name))
 
     # -- queueing ---------------------------------------------------------------------------------------------------
-    async def _let_in(self, batches: Sequence[Batch]) -> None:
+    async def _let_in(self, batches: Sequence[JobBatch]) -> None:
         """Tell of jobs that were enqueued, and place those of fair lanes. They are stored: somebody else will place them if we
         cannot."""
         if any(batch.spec.lane.fair for batch in batches):

@@ -9,16 +9,16 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.access import AccessKey
-from holdfast.domain.job import Batch, Enqueued, NewJob
+from holdfast.domain.job import Enqueued, JobBatch, NewJob
 from holdfast.domain.operation import Operation, Progress
 from holdfast.domain.webhook import Webhook
-from holdfast.engine.api_store import Begun, Kept, Repeated, Request
+from holdfast.engine.api_store import EarlierRequest, NamedRequest, Repeated, StartedRequest
 from holdfast.stores.postgres import access_keys, operations, requests, webhooks
 from holdfast.stores.postgres.admission import Admission
 from holdfast.stores.postgres.runner import UNDONE
 
 
-class Doors(Admission):
+class ApiTables(Admission):
     # -- keys -------------------------------------------------------------------------------------------------------
     async def add_key(self, key: AccessKey, *, lasts: timedelta | None) -> AccessKey:
         return await self._runner.run("people", lambda db: access_keys.add_key(db, key, lasts))
@@ -37,7 +37,7 @@ class Doors(Admission):
 
     # -- requests ---------------------------------------------------------------------------------------------------
     async def enqueue_once(
-        self, request: Request, jobs: Sequence[NewJob], *, keep: timedelta
+        self, request: NamedRequest, jobs: Sequence[NewJob], *, keep: timedelta
     ) -> Sequence[Enqueued] | Repeated:
         async def run(connection: asyncpg.Connection[Any]) -> Sequence[Enqueued] | Repeated:
             for quick in (not self.hooks, False):
@@ -52,27 +52,29 @@ class Doors(Admission):
 
         answers = await self._runner.run("enqueue", run)
         if not isinstance(answers, Repeated):
-            await self._let_in(Batch.split(jobs))
+            await self._let_in(JobBatch.split(jobs))
         return answers
 
     async def begin_request(
-        self, request: Request, holder: str, *, span: timedelta, keep: timedelta
-    ) -> Begun | Kept:
-        async def run(connection: asyncpg.Connection[Any]) -> Begun | Kept:
+        self, request: NamedRequest, holder: str, *, span: timedelta, keep: timedelta
+    ) -> StartedRequest | EarlierRequest:
+        async def run(connection: asyncpg.Connection[Any]) -> StartedRequest | EarlierRequest:
             async with connection.transaction():
                 return await requests.begin_request(connection, request, holder, span, keep)
 
         return await self._runner.run("people", run)
 
-    async def answer_request(self, request: Request, ticket: str, answer: str, *, keep: timedelta) -> bool:
+    async def answer_request(
+        self, request: NamedRequest, ticket: str, answer: str, *, keep: timedelta
+    ) -> bool:
         return await self._runner.run(
             "people", lambda db: requests.answer_request(db, request, ticket, answer, keep)
         )
 
-    async def drop_request(self, request: Request, ticket: str) -> bool:
+    async def drop_request(self, request: NamedRequest, ticket: str) -> bool:
         return await self._runner.run("people", lambda db: requests.drop_request(db, request, ticket))
 
-    async def leave_request(self, request: Request, ticket: str) -> bool:
+    async def leave_request(self, request: NamedRequest, ticket: str) -> bool:
         return await self._runner.run("people", lambda db: requests.leave_request(db, request, ticket))
 
     async def forget_requests(self, limit: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from holdfast.domain.job import Artefact, Lease, Settlement
+from holdfast.domain.job import Artifact, Lease, Settlement
 from holdfast.domain.tracebacks import Traceback
 from holdfast.engine.ports import Retention
 from holdfast.errors import LeaseLost
@@ -52,12 +52,12 @@ async def record_artefact(move: Move, lease: Lease, reference: str, name: str | 
 
 async def artefacts_due(
     move: Move, task: str | None, keep: Retention, limit: int, but: Collection[str]
-) -> list[Artefact]:
+) -> list[Artifact]:
     rows = await move.run("artefacts_due", keep.results, keep.jobs, task, limit, list(but))
     return [artefact(row, _moment) for row in rows]
 
 
-async def forget_artefacts(move: Move, artefacts: Sequence[Artefact]) -> None:
+async def forget_artefacts(move: Move, artefacts: Sequence[Artifact]) -> None:
     await move.connection.execute(
         "DELETE FROM holdfast.artefact a USING unnest($1::uuid[], $2::bigint[], $3::text[]) AS g(id, epoch, reference)"
         " WHERE a.job_id = g.id AND a.epoch = g.epoch AND a.reference = g.reference",

@@ -17,14 +17,14 @@ import asyncpg
 
 from holdfast.domain.fairness import UNPLACED, Turns, level_of
 from holdfast.domain.job import Claimed, JobId, Lane, Lease, Session
-from holdfast.domain.roster import Line
+from holdfast.domain.roster import RosterLine
 from holdfast.engine.lane_store import Cap
 from holdfast.engine.ports import Clock
 from holdfast.stores.encoding import MOST_PER_EVENT
 from holdfast.stores.postgres import limits
 from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.lanes import LaneNumbers
-from holdfast.stores.postgres.many_lanes import Crowds
+from holdfast.stores.postgres.many_lanes import LaneCrowds
 
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
 _START, _END = (-(2**62), _FIRST_ID), 2**62
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
     limit: int
     caps: Sequence[Cap] = ()
     trial: bool = False
-    lines: Sequence[Line] = ()  #: of very many lanes: only from these lines
+    lines: Sequence[RosterLine] = ()  #: of very many lanes: only from these lines
 
 
 class Claims:
@@ -53,7 +53,7 @@ class Claims:
     def __init__(self, lanes: LaneNumbers, clock: Clock) -> None:
         self._lanes, self._clock = lanes, clock
         self._cursors = Cursors(clock)
-        self.crowds = Crowds(lanes, clock)
+        self.crowds = LaneCrowds(lanes, clock)
         self._look_at: dict[Lane, float] = {}  #: by the first lane of those that are claimed from together
 
     def share(self, priorities: Mapping[str, int]) -> None:

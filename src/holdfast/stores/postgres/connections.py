@@ -40,7 +40,7 @@ COMMAND_SECONDS = 60.0
 END_SECONDS = 2.0
 
 
-class Lines:
+class Connections:
     def __init__(self, url: str) -> None:
         parts = readable(url)
         options = dict(parse_qsl(parts.query))
@@ -191,7 +191,7 @@ class _Taken:
 
     __slots__ = ("_line", "_lines")
 
-    def __init__(self, lines: Lines, line: _Line) -> None:
+    def __init__(self, lines: Connections, line: _Line) -> None:
         self._lines, self._line = lines, line
 
     async def __aenter__(self) -> Connection:

@@ -12,7 +12,7 @@ from holdfast.domain.breaker import Breaker
 from holdfast.domain.job import Session
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import Kind
-from holdfast.engine.lane_store import REPORT_COUNTS_FOR, Outlook, Report
+from holdfast.engine.lane_store import REPORT_COUNTS_FOR, DependencyReport, DependencyState
 from holdfast.stores.encoding import breaker_json, breaker_of
 from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.move import Move
@@ -36,8 +36,8 @@ async def swap_breaker(
 
 
 async def report(
-    connection: asyncpg.Connection[Any], session: Session, reports: Sequence[Report]
-) -> list[Outlook]:
+    connection: asyncpg.Connection[Any], session: Session, reports: Sequence[DependencyReport]
+) -> list[DependencyState]:
     if not reports:
         return []
     columns = zip(*((*one.dependency, *one[1:]) for one in reports), strict=True)
@@ -45,12 +45,12 @@ async def report(
     return [_outlook(row) for row in rows]
 
 
-async def outlooks(connection: asyncpg.Connection[Any]) -> list[Outlook]:
+async def outlooks(connection: asyncpg.Connection[Any]) -> list[DependencyState]:
     return [_outlook(row) for row in await connection.fetch(SQL["outlooks"], REPORT_COUNTS_FOR)]
 
 
-def _outlook(row: asyncpg.Record) -> Outlook:
-    return Outlook(
+def _outlook(row: asyncpg.Record) -> DependencyState:
+    return DependencyState(
         dependency=Dependency(row["dependency"], row["shard"]),
         breaker=Breaker() if row["value"] is None else breaker_of(row["value"]),
         votes=row["votes"],

@@ -10,7 +10,7 @@ import asyncpg
 
 from holdfast.domain.job import Claimed, JobId, Lane, Session
 from holdfast.domain.moves import Kind
-from holdfast.engine.dispatch import Depth, Entry, Hint
+from holdfast.engine.dispatch import Depth, DispatchEntry, DispatchHint
 from holdfast.stores.encoding import MOST_PER_EVENT
 from holdfast.stores.postgres.claims import claimed
 from holdfast.stores.postgres.ids import is_uuid
@@ -27,8 +27,8 @@ _LATER = (
 )
 
 
-class Hints(Outbox):
-    async def claim_jobs(self, session: Session, hints: Collection[Hint]) -> list[Claimed]:
+class DispatchQueries(Outbox):
+    async def claim_jobs(self, session: Session, hints: Collection[DispatchHint]) -> list[Claimed]:
         wanted = [hint for hint in dict.fromkeys(hints) if is_uuid(hint.job_id)][:MOST_PER_EVENT]
         if not wanted:
             return []
@@ -36,7 +36,7 @@ class Hints(Outbox):
         return await self._runner.run("claim", lambda db: self._claim_jobs(db, session, wanted), again=UNDONE)
 
     async def _claim_jobs(
-        self, connection: asyncpg.Connection[Any], session: Session, hints: list[Hint]
+        self, connection: asyncpg.Connection[Any], session: Session, hints: list[DispatchHint]
     ) -> list[Claimed]:
         move = self._move(connection)
         if not any(Kind.processing in kinds for kinds, _ in self.hooks):
@@ -48,18 +48,18 @@ class Hints(Outbox):
             await move.tell_hooks()
         return taken
 
-    async def waiting(self, ids: Collection[JobId]) -> list[Entry]:
+    async def waiting(self, ids: Collection[JobId]) -> list[DispatchEntry]:
         asked = [one for one in dict.fromkeys(ids) if is_uuid(one)]
         return await self._entries(
             f"{_READY} AND id = ANY ($1::uuid[]) UNION ALL {_LATER} AND id = ANY ($1::uuid[])", asked
         )
 
-    async def all_waiting(self, *, after: JobId | None, limit: int) -> list[Entry]:
+    async def all_waiting(self, *, after: JobId | None, limit: int) -> list[DispatchEntry]:
         page = "AND id > $1::uuid ORDER BY id LIMIT $2::int"
         sql = f"SELECT * FROM (({_READY} {page}) UNION ALL ({_LATER} {page})) x ORDER BY id LIMIT $2::int"
         return await self._entries(sql, after or _FIRST_ID, limit)
 
-    async def due_soon(self, within: timedelta, limit: int) -> list[Entry]:
+    async def due_soon(self, within: timedelta, limit: int) -> list[DispatchEntry]:
         sql = f"{_LATER} AND run_at > holdfast.clock() AND run_at <= holdfast.clock() + $1::interval ORDER BY run_at, id LIMIT $2::int"
         return await self._entries(sql, within, limit)
 
@@ -72,19 +72,21 @@ class Hints(Outbox):
         lane_of = await self._look(lambda db: self._lanes.by_number(db, [number for number, _, _ in rows]))
         return {lane_of[number]: Depth(due, later) for number, due, later in rows}
 
-    async def _entries(self, sql: str, *parameters: Any) -> list[Entry]:
-        async def look(connection: asyncpg.Connection[Any]) -> list[Entry]:
+    async def _entries(self, sql: str, *parameters: Any) -> list[DispatchEntry]:
+        async def look(connection: asyncpg.Connection[Any]) -> list[DispatchEntry]:
             rows = await connection.fetch(sql, *parameters)
             lane_of = await self._lanes.by_number(connection, [row["lane"] for row in rows])
             return [
-                Entry(JobId(str(job_id)), generation, lane_of[lane], -prio, max(delay or _NOTHING, _NOTHING))
+                DispatchEntry(
+                    JobId(str(job_id)), generation, lane_of[lane], -prio, max(delay or _NOTHING, _NOTHING)
+                )
                 for job_id, generation, lane, prio, delay in rows
             ]
 
         return await self._look(look)
 
 
-async def _take(move: Move, session: Session, hints: list[Hint]) -> list[Claimed]:
+async def _take(move: Move, session: Session, hints: list[DispatchHint]) -> list[Claimed]:
     rows = await move.run(
         "claim_jobs", session.id, [hint.job_id for hint in hints], [hint.generation for hint in hints]
     )

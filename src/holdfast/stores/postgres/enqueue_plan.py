@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.domain.job import Batch, Enqueued, JobId, JobSpec, Lane, NewJob
+from holdfast.domain.job import Enqueued, JobBatch, JobId, JobSpec, Lane, NewJob
 from holdfast.stores.encoding import MOST_PER_EVENT
 from holdfast.stores.postgres.notifier import CHANNEL, KEYS
 from holdfast.stores.sql_files import load_sql
@@ -31,7 +31,7 @@ def is_plain(spec: JobSpec) -> bool:
     return spec.dedupe is None and spec.key is None
 
 
-def plain(batch: Batch, lane: int) -> tuple[str, tuple[Any, ...]]:
+def plain(batch: JobBatch, lane: int) -> tuple[str, tuple[Any, ...]]:
     """The one statement for plain jobs. Of those due at once it raises `UniqueViolationError` where one was sent before."""
     spec = batch.spec
     if spec.delay or spec.run_at is not None:
@@ -39,9 +39,9 @@ def plain(batch: Batch, lane: int) -> tuple[str, tuple[Any, ...]]:
     return "enqueue", parameters(batch, lane)
 
 
-def together(batches: Sequence[Batch]) -> list[list[Batch]]:
+def together(batches: Sequence[JobBatch]) -> list[list[JobBatch]]:
     """Group neighbours that one statement can enqueue: plain jobs due at once that differ in nothing but their lanes."""
-    groups: list[list[Batch]] = []
+    groups: list[list[JobBatch]] = []
     jobs = 0
     for batch in batches:
         jobs += len(batch)
@@ -56,7 +56,7 @@ def _alike(first: JobSpec, spec: JobSpec) -> bool:
     return not (spec.delay or spec.run_at is not None) and replace(spec, lane=first.lane) == first
 
 
-def plain_lanes(batches: Sequence[Batch], lanes: Mapping[Lane, int]) -> tuple[str, tuple[Any, ...]]:
+def plain_lanes(batches: Sequence[JobBatch], lanes: Mapping[Lane, int]) -> tuple[str, tuple[Any, ...]]:
     """The one statement for batches that differ in nothing but their lanes, in the order of these: see `arrived`."""
     if len(batches) == 1:
         return plain(batches[0], lanes[batches[0].spec.lane])
@@ -66,11 +66,11 @@ def plain_lanes(batches: Sequence[Batch], lanes: Mapping[Lane, int]) -> tuple[st
         for job_id, payload in zip(batch.ids, batch.payloads, strict=True)
     )
     ids, payloads = [job_id for _, job_id, _ in jobs], [payload for _, _, payload in jobs]
-    shared = parameters(Batch(ids, payloads, batches[0].spec), 0)
+    shared = parameters(JobBatch(ids, payloads, batches[0].spec), 0)
     return "enqueue_lanes", (*shared[:2], [lane for lane, _, _ in jobs], *shared[3:])
 
 
-def parameters(batch: Batch, lane: int) -> tuple[Any, ...]:
+def parameters(batch: JobBatch, lane: int) -> tuple[Any, ...]:
     spec = batch.spec
     return (
         batch.ids,
@@ -106,7 +106,7 @@ def enqueue(jobs: Sequence[NewJob], *, lanes: Mapping[Lane, int] | None = None, 
     """
     answers: dict[JobId, Enqueued] = {}
     keys: set[str] = set()
-    for batch in Batch.split(_by_digest(jobs)):
+    for batch in JobBatch.split(_by_digest(jobs)):
         spec = batch.spec
         lane = (lanes or {}).get(spec.lane)
         if lane is None:
@@ -131,7 +131,7 @@ def enqueue(jobs: Sequence[NewJob], *, lanes: Mapping[Lane, int] | None = None, 
 
 def _by_digest(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
     """In one order of dedupe keys, so that two callers with the same keys cannot wait for each other."""
-    if not isinstance(jobs, Batch) and any(job.spec.dedupe for job in jobs):
+    if not isinstance(jobs, JobBatch) and any(job.spec.dedupe for job in jobs):
         return sorted(jobs, key=lambda job: job.spec.dedupe or b"")
     return jobs
 
@@ -151,6 +151,6 @@ def _unless_twin(
             found = JobId(str(twin[0][0]))
             return Enqueued(found, duplicate=found != job.id)
         yield "UPDATE holdfast.dedupe SET job_id = $2::uuid WHERE digest = $1::bytea", (spec.dedupe, job.id)
-    alone = Batch([job.id], [job.payload], spec)
+    alone = JobBatch([job.id], [job.payload], spec)
     yield SQL["enqueue_again"], (*parameters(alone, lane), *_later(spec))
     return Enqueued(job.id)

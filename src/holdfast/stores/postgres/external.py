@@ -6,7 +6,7 @@ from holdfast.domain.external import late_key, why_late
 from holdfast.domain.job import Claimed, JobId, Lease, Session
 from holdfast.domain.moves import Kind, State
 from holdfast.domain.verdict import Verdict
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.stores.postgres.claims import claimed
 from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.move import Move
@@ -26,7 +26,9 @@ async def claim_job(
     return None
 
 
-async def settle_unheld(move: Move, job_id: JobId, generation: int, verdict: Verdict, by: str) -> Answer:
+async def settle_unheld(
+    move: Move, job_id: JobId, generation: int, verdict: Verdict, by: str
+) -> SettlementStatus:
     ended = await move.connection.fetchrow(
         "SELECT state, epoch, attempt, generation, error_code FROM holdfast.done WHERE job_id = $1::uuid",
         job_id,
@@ -34,10 +36,10 @@ async def settle_unheld(move: Move, job_id: JobId, generation: int, verdict: Ver
     if ended is None or ended["generation"] != generation:
         told = {"by": by, "generation": generation}
         await note(move, job_id, Kind.stale_write, f"generation {generation}", told)
-        return Answer.STALE
+        return SettlementStatus.STALE
     reason = why_late(_STATES.get(ended["state"], State.COMPLETE), ended["error_code"])
     if reason is None:
-        return Answer.REPEATED
+        return SettlementStatus.REPEATED
     last = await move.connection.fetchrow(
         "SELECT epoch, outcome, generation FROM holdfast.attempt WHERE job_id = $1::uuid AND epoch = $2",
         job_id,

@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from holdfast.domain.job import Batch, Enqueued, JobId, Lane, NewJob
+from holdfast.domain.job import Enqueued, JobBatch, JobId, Lane, NewJob
 from holdfast.domain.moves import Kind
-from holdfast.engine.ports import Hook, Moved
+from holdfast.engine.ports import Hook, MoveNotice
 from holdfast.errors import HoldfastError, SchemaMismatch, StoreError, StoreUnavailable, UsageError
 from holdfast.stores.foreign_connections import is_of, refuse_lender
 from holdfast.stores.hooks import run_to_end
@@ -49,10 +49,10 @@ class NewLanes(NamedTuple):
     lanes: Collection[Lane]
 
 
-class Told(NamedTuple):
+class HookCall(NamedTuple):
     """To be told to the hooks."""
 
-    moves: Sequence[Moved]
+    moves: Sequence[MoveNotice]
 
 
 class Terms(NamedTuple):
@@ -61,7 +61,7 @@ class Terms(NamedTuple):
     url: str
     hooks: Sequence[tuple[frozenset[Kind], Hook]] = ()
 
-    def wanted(self, moves: Sequence[Moved]) -> Iterator[tuple[Hook, list[Moved]]]:
+    def wanted(self, moves: Sequence[MoveNotice]) -> Iterator[tuple[Hook, list[MoveNotice]]]:
         for kinds, hook in self.hooks:
             found = [moved for moved in moves if moved.kind in kinds]
             if found:
@@ -80,7 +80,7 @@ class Words(NamedTuple):
 JOB = Words("job", "enqueue", "enqueued", "task.options(connection=…).enqueue(…)")
 MESSAGE = Words("message", "publish", "published", "app.publish(…, connection=…)")
 
-Steps = Generator[Statement | NewLanes | Told, Any, T]
+Steps = Generator[Statement | NewLanes | HookCall, Any, T]
 
 
 def _publish_steps(parameters: tuple[Any, ...], url: str) -> Steps[None]:
@@ -92,7 +92,7 @@ def _steps(jobs: Sequence[NewJob], terms: Terms) -> Steps[list[Enqueued]]:
     """All that is to be done, in order, whoever does it."""
     url = terms.url
     _check((yield Statement(_CHECK, ("holdfast.ready",))), url, JOB)
-    wanted = sorted({batch.spec.lane for batch in Batch.split(jobs)})
+    wanted = sorted({batch.spec.lane for batch in JobBatch.split(jobs)})
     rows = yield Statement(_LANES, tuple(map(list, zip(*wanted, strict=True))))
     if any(lag for _, _, lag in rows):
         raise SchemaMismatch(
@@ -104,17 +104,17 @@ def _steps(jobs: Sequence[NewJob], terms: Terms) -> Steps[list[Enqueued]]:
     if terms.hooks:  # one may refuse after the first write: a caller who then goes on and commits has no job
         yield Statement("SAVEPOINT holdfast_hooks", ())
     plan = enqueue_plan.enqueue(jobs, lanes=lanes, grant=False)
-    moves: list[Moved] = []
+    moves: list[MoveNotice] = []
     try:
         sql, parameters = next(plan)
         while True:
             rows = yield Statement(sql, parameters)
             if sql is SQL["enqueue_again"]:
-                moves += [Moved(Kind.queued, JobId(str(row[0])), 0, 0, {}) for row in rows]
+                moves += [MoveNotice(Kind.queued, JobId(str(row[0])), 0, 0, {}) for row in rows]
             sql, parameters = plan.send(rows)
     except StopIteration as done:
         if terms.hooks:
-            yield Told(moves)
+            yield HookCall(moves)
             yield Statement("RELEASE SAVEPOINT holdfast_hooks", ())
         answers: list[Enqueued] = done.value
         return answers
@@ -165,7 +165,7 @@ def _drive_sync(
                         answer = run(sql, parameters)
                     case NewLanes(lanes):
                         answer = register(lanes)
-                    case Told(moves):
+                    case HookCall(moves):
                         try:
                             for hook, wanted in terms.wanted(moves):
                                 run_to_end(hook(_SyncTransaction(run), wanted))
@@ -217,7 +217,7 @@ async def _drive(
                         answer = await run(sql, parameters)
                     case NewLanes(lanes):
                         answer = await register(lanes)
-                    case Told(moves):
+                    case HookCall(moves):
                         try:
                             for hook, wanted in terms.wanted(moves):
                                 await hook(_AsyncTransaction(run), wanted)

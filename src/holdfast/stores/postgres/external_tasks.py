@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from holdfast.domain.external_task import Waiting
+from holdfast.domain.external_task import WaitingExternalTask
 from holdfast.domain.job import JobId
 from holdfast.domain.outbox import NewMessage
 from holdfast.engine.ports import Transaction
@@ -52,23 +52,25 @@ _KNOWN = """SELECT id FROM holdfast.outbox WHERE id = ANY ($1::text[])
             UNION ALL SELECT id FROM holdfast.outbox_sent WHERE id = ANY ($1::text[])"""
 
 
-class PostgresErrands:
+class PostgresExternalTasks:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
     async def now(self) -> datetime:
         return await self._transaction.now()
 
-    async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[Waiting]:
+    async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[WaitingExternalTask]:
         return await self._jobs(_WAITING, list(tasks), list(job_ids))
 
-    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         return await self._jobs(_COME_DUE, list(tasks), after or _FIRST, limit)
 
-    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         return await self._jobs(_UNTOLD, list(tasks), after or _FIRST, limit)
 
-    async def overdue(self, tasks: Mapping[str, timedelta], after: str, limit: int) -> list[Waiting]:
+    async def overdue(
+        self, tasks: Mapping[str, timedelta], after: str, limit: int
+    ) -> list[WaitingExternalTask]:
         return await self._jobs(_OVERDUE, list(tasks), list(tasks.values()), after or _FIRST, limit)
 
     async def known(self, message_ids: Collection[str]) -> set[str]:
@@ -78,5 +80,5 @@ class PostgresErrands:
         # Relays are told in this very transaction: whose it is, and when it commits, is not known here.
         await self._transaction.execute(SQL["publish"], *publish_parameters(messages, ring=True))
 
-    async def _jobs(self, sql: str, *parameters: Any) -> list[Waiting]:
+    async def _jobs(self, sql: str, *parameters: Any) -> list[WaitingExternalTask]:
         return waiting_jobs(await self._transaction.execute(sql, *parameters), moment)

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.fairness import LIGHTEST, STRIDE, UNPLACED, stride
-from holdfast.domain.job import Batch, Lane
+from holdfast.domain.job import JobBatch, Lane
 from holdfast.engine.ports import Clock
 from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.lanes import LaneNumbers
@@ -55,7 +55,7 @@ class Stager:
         ] = {}  #: by the first fair lane of those that are claimed from together
         self._stage_at = self._duty_at = 0.0
 
-    async def after_enqueue(self, connection: asyncpg.Connection[Any], batches: Iterable[Batch]) -> None:
+    async def after_enqueue(self, connection: asyncpg.Connection[Any], batches: Iterable[JobBatch]) -> None:
         """Place what we have just enqueued; whoever waits may be claimed as soon as we are done."""
         fair = [batch for batch in batches if batch.spec.lane.fair]
         numbers = await self._lanes.make(connection, (batch.spec.lane for batch in fair))

@@ -7,15 +7,15 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from holdfast.domain.job import Session
-from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.connections import Connections
 from holdfast.stores.postgres.enqueue_plan import SQL
 
 T = TypeVar("T")
 
 
-class PostgresHeart:
+class PostgresHeartbeat:
     def __init__(self, url: str, offset: str) -> None:
-        self._lines = Lines(url)
+        self._lines = Connections(url)
         self._lines.offset = offset
         self._loop: asyncio.AbstractEventLoop | None = None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 
-from holdfast.domain.job import AllNew, Batch, Enqueued, JobId, Lease, NewJob
+from holdfast.domain.job import AllNew, Enqueued, JobBatch, JobId, Lease, NewJob
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Failure
 from holdfast.stores.encoding import MOST_PER_EVENT, to_json
@@ -15,7 +15,7 @@ from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.move import Move
 
 
-async def enqueue_plain(move: Move, batches: Sequence[Batch]) -> Sequence[Enqueued]:
+async def enqueue_plain(move: Move, batches: Sequence[JobBatch]) -> Sequence[Enqueued]:
     """The quick way for plain jobs; raises `UniqueViolationError`, nothing done, where one was sent before."""
     connection = move.connection
     parts = [part for batch in batches for part in batch.parts(MOST_PER_EVENT)]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from holdfast.domain.job import Lease
-from holdfast.engine.lane_store import Cap, Charge, Refusal
+from holdfast.engine.lane_store import Cap, Charge, QuotaRefusal
 
 #: How long meters and days are kept that nobody used again.
 _KEEP = timedelta(days=62)
@@ -62,7 +62,7 @@ async def occupy(
 # -- charges --------------------------------------------------------------------------------------------------------------
 async def charge(
     connection: asyncpg.Connection[Any], groups: Sequence[Sequence[Charge]]
-) -> list[Refusal | None]:
+) -> list[QuotaRefusal | None]:
     charges = [(number, one) for number, group in enumerate(groups) for one in group]
     keys = sorted({(one.scope, one.period) for _, one in charges})
     places = {key: place for place, key in enumerate(keys, 1)}
@@ -81,11 +81,11 @@ async def charge(
         [cost for cost, _ in measures],
         [capacity for _, capacity in measures],
     )
-    answers: list[Refusal | None] = [None] * len(groups)
+    answers: list[QuotaRefusal | None] = [None] * len(groups)
     for place, level, wait in rows:
         number, one = charges[place - 1]
         used = one.limit if one.period == "rate" else round(level)
-        answers[number] = Refusal(one, used, timedelta(seconds=wait))
+        answers[number] = QuotaRefusal(one, used, timedelta(seconds=wait))
     return answers
 
 

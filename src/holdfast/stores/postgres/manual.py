@@ -9,9 +9,9 @@ from typing import Any
 from holdfast.domain.job import Edit, JobId, Lease
 from holdfast.domain.judgements import retry_refusal
 from holdfast.domain.moves import Kind, State
-from holdfast.domain.precondition import Proviso
+from holdfast.domain.precondition import Precondition
 from holdfast.domain.verdict import Failure, RetryAfter
-from holdfast.engine.ports import Stuck
+from holdfast.engine.ports import StuckAttempt
 from holdfast.errors import Conflict, UnknownJob
 from holdfast.stores.encoding import (
     key_is_taken,
@@ -30,7 +30,7 @@ from holdfast.stores.postgres.preconditions import WRITTEN, check
 from holdfast.stores.postgres.recovery import bury_lost, ran_out
 
 
-async def cancel(move: Move, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
+async def cancel(move: Move, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
     if await _was_done(move, known(job_id), proviso):
         return
     await check(move, job_id, proviso)
@@ -56,8 +56,8 @@ async def retry(
     queue: str | None,
     edit: Edit | None,
     priority: int | None,
-    proviso: Proviso,
-    stuck: Stuck | None,
+    proviso: Precondition,
+    stuck: StuckAttempt | None,
 ) -> int:
     if await _was_done(move, known(job_id), proviso):
         return int(await move.connection.fetchval(SQL["position"], job_id))
@@ -102,7 +102,7 @@ async def _must_be_dead(move: Move, job_id: JobId) -> None:
         raise no_dead_letter(job_id)
 
 
-async def _was_done(move: Move, job_id: JobId, proviso: Proviso) -> bool:
+async def _was_done(move: Move, job_id: JobId, proviso: Precondition) -> bool:
     """Whether this very call was carried out before, and only its answer was lost (E6)."""
     if proviso.token is None:
         return False
@@ -110,14 +110,16 @@ async def _was_done(move: Move, job_id: JobId, proviso: Proviso) -> bool:
     return await move.connection.fetchval(sql, job_id, proviso.token) is not None
 
 
-async def _lost(move: Move, job_id: JobId, stuck: Stuck | None) -> list[tuple[Lease, Failure, int | None]]:
+async def _lost(
+    move: Move, job_id: JobId, stuck: StuckAttempt | None
+) -> list[tuple[Lease, Failure, int | None]]:
     """The lease that is taken from its worker, why, and the crash it counts as, if it does."""
     found = (await ran_out(move, [job_id])).items()
     lost = [(lease, lost_failure(overran=overran), None if overran else 1) for lease, overran in found]
     return lost or ([] if stuck is None else [(stuck.lease, stuck.failure, None)])
 
 
-async def _end_last_attempt(move: Move, job_id: JobId, by: str, stuck: Stuck | None) -> None:
+async def _end_last_attempt(move: Move, job_id: JobId, by: str, stuck: StuckAttempt | None) -> None:
     """A stuck job that has no attempt left ends here; the retry then begins anew."""
     for lease, lost, crashes in await _lost(move, job_id, stuck):
         spent = await move.connection.fetchval(
@@ -164,7 +166,7 @@ async def _hasten(
     kind: Kind,
     by: str,
     meta: dict[str, Any],
-    stuck: Stuck | None,
+    stuck: StuckAttempt | None,
     priority: int | None,
 ) -> bool:
     """Waiting or stuck → due now, in the same generation."""
@@ -180,7 +182,7 @@ async def _hasten(
     return bool(rows)
 
 
-async def discard(move: Move, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
+async def discard(move: Move, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
     if await _was_done(move, known(job_id), proviso):
         return
     # One statement: events are numbered by their transactions, and with the letter taken in one and the event told in the next,

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.job import Claimed, Lane
-from holdfast.domain.roster import NOBODY, Line, Roster
+from holdfast.domain.roster import NOBODY, Roster, RosterLine
 from holdfast.engine.lane_store import Cap
 from holdfast.engine.ports import Clock
 from holdfast.stores.postgres.enqueue_plan import SQL
@@ -38,7 +38,7 @@ _HELD = """SELECT holdfast.held_lanes($1::int[], $2::boolean)
             WHERE EXISTS (SELECT FROM holdfast.hold) OR EXISTS (SELECT FROM holdfast.breaker WHERE holding)"""
 
 
-class Crowd:
+class LaneCrowd:
     """Lanes that are claimed from together, and the roster of their lines."""
 
     def __init__(self, numbers: LaneNumbers, clock: Clock) -> None:
@@ -125,12 +125,12 @@ class Crowd:
             self._missing.difference_update(made.values())
         for lane, prio, owner in rows:
             if lane in self.lanes:
-                self.roster.add(Line(lane, prio, owner or NOBODY))
+                self.roster.add(RosterLine(lane, prio, owner or NOBODY))
 
     # -- choosing -----------------------------------------------------------------------------------------------------
     async def choose(
         self, connection: asyncpg.Connection[Any], levels: Sequence[str], most: int, trial: bool
-    ) -> list[Line]:
+    ) -> list[RosterLine]:
         """Take up to *most* lines that nothing holds out of the roster; held lines are put aside. None: it lists no others."""
         if trial:  # it passes the breaker that they were put aside for
             self.roster.wake()
@@ -156,7 +156,7 @@ class Crowd:
         return set(held or ())
 
     async def give_back(
-        self, connection: asyncpg.Connection[Any], lines: Sequence[Line], claimed: Sequence[Claimed]
+        self, connection: asyncpg.Connection[Any], lines: Sequence[RosterLine], claimed: Sequence[Claimed]
     ) -> None:
         """List those again that may have more, each under the owner of its next job."""
         gave = {(one.lane, -one.priority) for one in claimed}
@@ -166,16 +166,16 @@ class Crowd:
             await self._add(connection, await connection.fetch(SQL["heads"], lanes, prios))
 
 
-class Crowds:
+class LaneCrowds:
     """The crowds of one process: one for each set of lanes that it claims from together, if they are many."""
 
     def __init__(self, numbers: LaneNumbers, clock: Clock) -> None:
         self._numbers, self._clock = numbers, clock
-        self._crowds: dict[tuple[object, ...], Crowd] = {}
+        self._crowds: dict[tuple[object, ...], LaneCrowd] = {}
 
     async def find(
         self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane], caps: Sequence[Cap]
-    ) -> Crowd | None:
+    ) -> LaneCrowd | None:
         """Return the crowd of these lanes; None where they are few."""
         if len(lanes) <= FEW:
             return None
@@ -183,7 +183,7 @@ class Crowds:
         key = (lanes[0].dependency, lanes[0].shard, *(cap.scope for cap in caps))
         crowd = self._crowds.get(key)
         if crowd is None:
-            crowd = self._crowds[key] = Crowd(self._numbers, self._clock)
+            crowd = self._crowds[key] = LaneCrowd(self._numbers, self._clock)
         await crowd.serve(connection, lanes)
         return crowd if len(crowd.lanes) > FEW else None
 

@@ -15,7 +15,7 @@ import asyncpg
 
 from holdfast.domain.job import JobId, Lease
 from holdfast.domain.moves import Kind, State
-from holdfast.engine.ports import Hook, Moved, Transaction
+from holdfast.engine.ports import Hook, MoveNotice, Transaction
 from holdfast.errors import UnknownJob
 from holdfast.stores.encoding import shown, to_json
 from holdfast.stores.postgres.enqueue_plan import SQL
@@ -37,7 +37,7 @@ class Move:
         self.connection, self.lanes = connection, lanes
         self._hooks = hooks
         self.telling = bool(hooks)  #: without hooks nobody has to be told
-        self.told: list[Moved] = []
+        self.told: list[MoveNotice] = []
         self.freed: set[str] = set()  #: keys of which a slot became free: `grant` should run
 
     async def run(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
@@ -80,7 +80,7 @@ class Move:
 
     def tell(self, kind: Kind, lease: Lease, attempt: int, meta: dict[str, Any]) -> None:
         """Remember this for the hooks."""
-        self.told.append(Moved(kind, *lease, attempt, meta))
+        self.told.append(MoveNotice(kind, *lease, attempt, meta))
 
     async def tell_hooks(self) -> None:
         for kinds, hook in self._hooks:

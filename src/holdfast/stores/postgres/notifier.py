@@ -14,7 +14,7 @@ import asyncpg
 
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreError
-from holdfast.stores.postgres.connections import Lines, abandon
+from holdfast.stores.postgres.connections import Connections, abandon
 from holdfast.stores.postgres.driver_errors import DRIVER_ERRORS
 
 CHANNEL = "holdfast"
@@ -24,8 +24,8 @@ PAUSE = 0.01
 RELISTEN = 5.0
 
 
-class Bell:
-    def __init__(self, lines: Lines, clock: Clock, channel: str = CHANNEL) -> None:
+class Notifier:
+    def __init__(self, lines: Connections, clock: Clock, channel: str = CHANNEL) -> None:
         self._lines, self._clock, self._channel = lines, clock, channel
         self._events: dict[Hashable, asyncio.Event] = {}
         self.rings = 0  #: heard here, so far

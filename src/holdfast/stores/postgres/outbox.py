@@ -13,16 +13,16 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.moves import Kind
-from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
+from holdfast.domain.outbox import Lag, Message, MessageState, NewMessage, Taken
 from holdfast.engine.outbox_store import PutOff, Replayed
 from holdfast.engine.ports import Clock
 from holdfast.stores.outbox_encoding import discarded, lines_of, message_columns
 from holdfast.stores.outbox_encoding import message as shaped
-from holdfast.stores.postgres.api import Doors
-from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.api import ApiTables
+from holdfast.stores.postgres.connections import Connections
 from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.notifier import Bell
+from holdfast.stores.postgres.notifier import Notifier
 from holdfast.stores.postgres.outbox_marks import OutboxMarks
 from holdfast.stores.postgres.times import moment
 
@@ -37,10 +37,10 @@ _SENT = (
 )
 
 
-class Outbox(Doors):
-    def __init__(self, lines: Lines, clock: Clock) -> None:
+class Outbox(ApiTables):
+    def __init__(self, lines: Connections, clock: Clock) -> None:
         super().__init__(lines, clock)
-        self._message_bell = Bell(lines, clock, CHANNEL)
+        self._message_bell = Notifier(lines, clock, CHANNEL)
         self._marks = OutboxMarks(clock)
         #: Up to when all was removed, until a round finds less than it could take: the next one begins here. What was
         #: removed cannot be vacuumed away while a transaction stays open, and would be walked over in every round.
@@ -155,7 +155,7 @@ class Outbox(Doors):
         self,
         *,
         topic: str | None = None,
-        standing: Standing | None = None,
+        standing: MessageState | None = None,
         key: str | None = None,
         after: int | None = None,
         limit: int = 50,
@@ -167,7 +167,7 @@ class Outbox(Doors):
                 given.append(value)
                 conditions.append(f"{column} = ${len(given)}::text")
         where = " AND ".join(conditions)
-        if standing is not None and standing is not Standing.PUBLISHED:
+        if standing is not None and standing is not MessageState.PUBLISHED:
             lines = ", ".join(str(int(line)) for line in lines_of(standing))
             parts = [f"{_WAITING} WHERE {where} AND line IN ({lines})"]
         else:

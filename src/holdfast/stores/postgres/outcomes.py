@@ -15,7 +15,7 @@ from holdfast.domain.job import JobId, Lease, Settlement
 from holdfast.domain.judgements import outcome_of
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.engine.ports import Answer, Moved
+from holdfast.engine.ports import MoveNotice, SettlementStatus
 from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.stores.encoding import (
     MILLISECOND,
@@ -51,13 +51,13 @@ class End(NamedTuple):
     meta: dict[str, Any]
 
 
-async def settle(move: Move, settlements: Sequence[Settlement]) -> list[Answer]:
+async def settle(move: Move, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
     firsts = {s.lease: s for s in reversed(settlements)}
     if len(firsts) < len(settlements):
         return repeated(
             settlements, dict(zip(firsts, await settle(move, list(firsts.values())), strict=True))
         )
-    answers: dict[Lease, Answer] = {}
+    answers: dict[Lease, SettlementStatus] = {}
     completed = [s for s in settlements if isinstance(s.verdict, Complete)]
     requeued = [s for s in settlements if isinstance(s.verdict, (RetryAfter, Release))]
     buried = [s for s in settlements if isinstance(s.verdict, Bury)]
@@ -75,7 +75,7 @@ async def settle(move: Move, settlements: Sequence[Settlement]) -> list[Answer]:
 
 
 # -- batches: those that are not in the answer were not matched ------------------------------------------------------------
-async def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answer]:
+async def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, SettlementStatus]:
     rows = await move.run(
         "complete",
         [s.lease.job_id for s in settlements],
@@ -92,7 +92,7 @@ async def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease
     if move.telling:
         for s in applied:
             move.tell(Kind.complete, s.lease, s.attempt, completion_meta(s, s.verdict))  # type: ignore[arg-type]
-    return {s.lease: Answer.APPLIED for s in applied}
+    return {s.lease: SettlementStatus.APPLIED for s in applied}
 
 
 def _statuses(settlements: Sequence[Settlement]) -> list[int | None] | None:
@@ -101,12 +101,12 @@ def _statuses(settlements: Sequence[Settlement]) -> list[int | None] | None:
     return None if found.count(None) == len(found) else found
 
 
-async def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answer]:
-    answers: dict[Lease, Answer] = {}
+async def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, SettlementStatus]:
+    answers: dict[Lease, SettlementStatus] = {}
     for kind, group in by_kind(settlements).items():
         lines = [Back(s.lease, s.verdict, outcome_of(s.verdict), None, meta_of(s)) for s in group]
         done = await into_line(move, kind, lines, any_deadline=False)
-        answers |= dict.fromkeys(done, Answer.APPLIED)
+        answers |= dict.fromkeys(done, SettlementStatus.APPLIED)
     return answers
 
 
@@ -146,7 +146,7 @@ def _way_back(verdict: Verdict, crashes: int | None) -> tuple[timedelta, str | N
     raise AssertionError(f"not a way back into line: {verdict}")
 
 
-async def _bury(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answer]:
+async def _bury(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, SettlementStatus]:
     lines = [End(s.lease.job_id, s.verdict.failure, meta_of(s)) for s in settlements]  # type: ignore[union-attr]
     epochs = [s.lease.epoch for s in settlements]
     async with move.connection.transaction():
@@ -154,7 +154,7 @@ async def _bury(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, An
         for s in settlements:
             if s.lease in ended:
                 await move.forget_steps(s.lease.job_id, s.verdict.failure.forget)  # type: ignore[union-attr]
-    return {s.lease: Answer.APPLIED for s in settlements if s.lease in ended}
+    return {s.lease: SettlementStatus.APPLIED for s in settlements if s.lease in ended}
 
 
 async def end(
@@ -188,7 +188,7 @@ async def end(
     )
     move.freed.update(row[3] for row in rows if row[3] is not None)
     metas = {line.job_id: line.meta for line in lines}
-    move.told += [Moved(kind, job := JobId(str(row[0])), row[1], row[2], metas[job]) for row in rows]
+    move.told += [MoveNotice(kind, job := JobId(str(row[0])), row[1], row[2], metas[job]) for row in rows]
     return _leases(rows)
 
 
@@ -197,7 +197,7 @@ def _leases(rows: Sequence[asyncpg.Record]) -> set[Lease]:
 
 
 # -- one by one ---------------------------------------------------------------------------------------------------------
-async def _settle_one(move: Move, settlement: Settlement) -> Answer:
+async def _settle_one(move: Move, settlement: Settlement) -> SettlementStatus:
     """What no batch statement matched: a passed deadline, a repeated or a refused write."""
     lease = settlement.lease
     held = "SELECT 1 FROM holdfast.lease WHERE job_id = $1 AND epoch = $2"
@@ -209,7 +209,7 @@ async def _settle_one(move: Move, settlement: Settlement) -> Answer:
         )
     complete = "SELECT 1 FROM holdfast.done WHERE job_id = $1 AND epoch = $2 AND state = 3"
     if await move.connection.fetchval(complete, *lease):
-        return Answer.REPEATED
+        return SettlementStatus.REPEATED
     return await _refuse(move, lease, settlement.verdict)
 
 
@@ -221,20 +221,20 @@ async def time_out(move: Move, ids: Sequence[JobId], *, epochs: Sequence[int] | 
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------------
-async def _refuse(move: Move, lease: Lease, verdict: Verdict) -> Answer:
+async def _refuse(move: Move, lease: Lease, verdict: Verdict) -> SettlementStatus:
     """The lease had ended before: the attempt's own record says how, and so what this write is."""
     row = await move.connection.fetchrow(
         "SELECT outcome, attempt FROM holdfast.attempt WHERE job_id = $1 AND epoch = $2", *lease
     )
     if row is None:
-        return Answer.STALE  # this lease was never given out
+        return SettlementStatus.STALE  # this lease was never given out
     outcome, attempt = row
     if outcome in ("timed_out", "cancelled"):
         return await keep_late(move, lease, attempt, outcome, verdict)
     if outcome != "reclaimed":
-        return Answer.REPEATED
+        return SettlementStatus.REPEATED
     await refuse_once(move, lease)
-    return Answer.STALE
+    return SettlementStatus.STALE
 
 
 async def refuse_once(move: Move, lease: Lease) -> None:
@@ -247,7 +247,9 @@ async def refuse_once(move: Move, lease: Lease) -> None:
         await move.record_one(Kind.stale_write, lease, attempt, {})
 
 
-async def keep_late(move: Move, lease: Lease, attempt: int, reason: str, verdict: Verdict) -> Answer:
+async def keep_late(
+    move: Move, lease: Lease, attempt: int, reason: str, verdict: Verdict
+) -> SettlementStatus:
     result = verdict.result if isinstance(verdict, Complete) else None
     outcome = outcome_of(verdict)
     added = await move.connection.fetchval(
@@ -257,7 +259,7 @@ async def keep_late(move: Move, lease: Lease, attempt: int, reason: str, verdict
     )  # fmt: skip
     if added is not None:
         await move.record_one(Kind.late_result, lease, attempt, {"outcome": outcome})
-    return Answer.LATE
+    return SettlementStatus.LATE
 
 
 # -- under a lease, while it holds ------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.domain.job import JobId
-from holdfast.domain.precondition import Proviso, Version
+from holdfast.domain.precondition import Precondition, Version
 from holdfast.errors import Changed, UnknownJob
 from holdfast.stores.postgres.ids import known
 from holdfast.stores.postgres.move import Move
@@ -25,7 +25,7 @@ WRITTEN = (
 )
 
 
-async def check(move: Move, job_id: JobId, proviso: Proviso) -> None:
+async def check(move: Move, job_id: JobId, proviso: Precondition) -> None:
     """Inside a transaction. The row is locked first and the version read after it, by a statement that sees what whoever held
     the lock before has committed."""
     if proviso.versions is None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from holdfast.domain.job import (
-    Artefact,
+    Artifact,
     Attempt,
     DeadLetter,
     DeadLetterFilter,
@@ -23,8 +23,8 @@ from holdfast.domain.job import (
     WorkerRow,
 )
 from holdfast.domain.moves import Kind, State
-from holdfast.domain.queue_position import Standing
-from holdfast.domain.stats import Census
+from holdfast.domain.queue_position import QueuePosition
+from holdfast.domain.stats import JobStats
 from holdfast.engine.ports import EVERY, FIRST, Page
 from holdfast.stores import encoding
 from holdfast.stores.conditions import Condition, narrow_dead_letters
@@ -36,7 +36,7 @@ from holdfast.stores.postgres.ids import is_uuid
 from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.move import NO_JOB
 from holdfast.stores.postgres.runner import Runner
-from holdfast.stores.postgres.search import Finder, PostgresCondition
+from holdfast.stores.postgres.search import JobSearch, PostgresCondition
 from holdfast.stores.postgres.stats import census
 from holdfast.stores.postgres.times import moment
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 _ROWS = 100
 
 
-class Looking:
+class Queries:
     """Reads on a line of its own: whoever reads something long must not keep a claim waiting."""
 
     def __init__(self, runner: Runner) -> None:
@@ -79,7 +79,7 @@ class Looking:
         rows = await self._rows("SELECT * FROM holdfast.jobs WHERE id = $1", job_id)
         return _job_row(rows[0]) if rows else None
 
-    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> Standing | None:
+    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
         if not is_uuid(job_id):
             return None
         return await self._look(lambda db: queue_position.standing(db, job_id, scopes))
@@ -87,12 +87,12 @@ class Looking:
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int, contents: bool = True) -> Page:
         if after is not None and not is_uuid(after):
             raise bad_cursor(after)
-        rows, seen = await self._find(lambda db: Finder(db, where, after, contents=contents).page(limit))
+        rows, seen = await self._find(lambda db: JobSearch(db, where, after, contents=contents).page(limit))
         last = str(rows[limit - 1]["id"]) if len(rows) > limit else seen
         return Page([_job_row(row) for row in rows[:limit]], last)
 
     async def count(self, where: JobFilter) -> int:
-        return await self._find(lambda db: Finder(db, where).count())
+        return await self._find(lambda db: JobSearch(db, where).count())
 
     async def counts(self) -> dict[str, int]:
         [row] = await self._rows(
@@ -104,7 +104,7 @@ class Looking:
         )
         return {str(state): row[state.value] for state in State}
 
-    async def census(self, most: int) -> Census:
+    async def census(self, most: int) -> JobStats:
         return await self._look(lambda db: census(db, most))
 
     async def lanes(self) -> set[Lane]:
@@ -215,7 +215,7 @@ class Looking:
         rows = await self._rows(sql, job_id, after, limit)
         return [encoding.late_result(row, moment, job_id) for row in rows]
 
-    async def artefacts(self, job_id: JobId) -> list[Artefact]:
+    async def artefacts(self, job_id: JobId) -> list[Artifact]:
         if not is_uuid(job_id):
             return []
         rows = await self._rows(

@@ -10,19 +10,19 @@ import asyncpg
 
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.moves import Kind
-from holdfast.domain.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, Standing, Use
+from holdfast.domain.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, QueuePosition, Use
 from holdfast.stores.encoding import from_json, read_json, shown
 from holdfast.stores.postgres.enqueue_plan import SQL
 
 
 async def standing(
     connection: asyncpg.Connection[Any], job_id: JobId, scopes: Collection[str]
-) -> Standing | None:
+) -> QueuePosition | None:
     row = await connection.fetchrow(SQL["standing"], job_id, MOST_AHEAD, int(LAST_MOVE), list(scopes))
     if row is None:
         return None
     place = None if row["place"] is None else Place(row["place"])
-    return Standing(
+    return QueuePosition(
         lane=Lane(row["queue"], row["task"], row["dependency"], row["shard"], row["fair"]),
         place=place,
         now=row["now"],

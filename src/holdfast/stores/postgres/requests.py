@@ -8,8 +8,8 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.domain.job import AllNew, Batch, Enqueued, NewJob
-from holdfast.engine.api_store import KEEP_OPERATIONS, Begun, Kept, Repeated, Request
+from holdfast.domain.job import AllNew, Enqueued, JobBatch, NewJob
+from holdfast.engine.api_store import KEEP_OPERATIONS, EarlierRequest, NamedRequest, Repeated, StartedRequest
 from holdfast.stores.api_encoding import (
     answered,
     answers_json,
@@ -28,13 +28,13 @@ _NOW = "SELECT (extract(epoch FROM holdfast.clock()) * 1000000)::bigint"
 
 
 async def enqueue_once(
-    move: Move, request: Request, jobs: Sequence[NewJob], keep: timedelta, quick: bool
+    move: Move, request: NamedRequest, jobs: Sequence[NewJob], keep: timedelta, quick: bool
 ) -> Sequence[Enqueued] | Repeated:
     """Inside a transaction: its row is taken first, so that of two at once the later waits here for the end of the other.
 
     *quick* raises `UniqueViolationError` where jobs are known whose request is not, or not any more.
     """
-    digest, batches = request_digest(request), Batch.split(jobs)
+    digest, batches = request_digest(request), JobBatch.split(jobs)
     expected = AllNew([job_id for batch in batches for job_id in batch.ids])
     while not await move.run("take_request", digest, request.fingerprint, answers_json(expected), keep):
         known = await move.connection.fetchrow(
@@ -55,8 +55,8 @@ async def enqueue_once(
 
 
 async def begin_request(
-    connection: asyncpg.Connection[Any], request: Request, holder: str, span: timedelta, keep: timedelta
-) -> Begun | Kept:
+    connection: asyncpg.Connection[Any], request: NamedRequest, holder: str, span: timedelta, keep: timedelta
+) -> StartedRequest | EarlierRequest:
     """Inside a transaction: of two at once the later waits for the first one's row."""
     digest, lasts = request_digest(request), span // timedelta(microseconds=1)
     while True:
@@ -71,7 +71,7 @@ async def begin_request(
             break
     fingerprint, row = known
     found = begun_before(row, request, fingerprint, holder, await connection.fetchval(_NOW), lasts)
-    if isinstance(found, Begun):
+    if isinstance(found, StartedRequest):
         await connection.execute(
             "UPDATE holdfast.request SET answers = $2::text, until = holdfast.clock() + $3::interval WHERE digest = $1::bytea",
             digest,
@@ -82,7 +82,7 @@ async def begin_request(
 
 
 async def answer_request(
-    connection: asyncpg.Connection[Any], request: Request, ticket: str, answer: str, keep: timedelta
+    connection: asyncpg.Connection[Any], request: NamedRequest, ticket: str, answer: str, keep: timedelta
 ) -> bool:
     kept = await connection.fetchval(
         "UPDATE holdfast.request SET answers = $3::text, until = holdfast.clock() + $4::interval"
@@ -92,12 +92,12 @@ async def answer_request(
     return kept is not None
 
 
-async def drop_request(connection: asyncpg.Connection[Any], request: Request, ticket: str) -> bool:
+async def drop_request(connection: asyncpg.Connection[Any], request: NamedRequest, ticket: str) -> bool:
     sql = "DELETE FROM holdfast.request WHERE digest = $1::bytea AND answers = $2::text RETURNING true"
     return await connection.fetchval(sql, request_digest(request), ticket) is not None
 
 
-async def leave_request(connection: asyncpg.Connection[Any], request: Request, ticket: str) -> bool:
+async def leave_request(connection: asyncpg.Connection[Any], request: NamedRequest, ticket: str) -> bool:
     sql = "UPDATE holdfast.request SET answers = $3::text WHERE digest = $1::bytea AND answers = $2::text RETURNING true"
     return await connection.fetchval(sql, request_digest(request), ticket, left(ticket)) is not None
 

@@ -9,7 +9,7 @@ import asyncpg
 
 from holdfast.engine.ports import Clock
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.connections import Connections
 from holdfast.stores.postgres.driver_errors import PASSING
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ _WORTH_ANOTHER = (*PASSING, asyncpg.PostgresConnectionError, asyncpg.InterfaceEr
 
 
 class Runner:
-    def __init__(self, lines: Lines, clock: Clock) -> None:
+    def __init__(self, lines: Connections, clock: Clock) -> None:
         self._lines, self._clock = lines, clock
 
     async def run(

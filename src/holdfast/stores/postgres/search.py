@@ -72,7 +72,7 @@ class Way(NamedTuple):
     is_place: bool = False  #: it walks the places of the states that are asked for, not the jobs themselves
 
 
-class Finder:
+class JobSearch:
     def __init__(
         self,
         connection: asyncpg.Connection[Any],

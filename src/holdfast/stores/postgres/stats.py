@@ -8,14 +8,14 @@ from typing import Any
 import asyncpg
 
 from holdfast.domain.job import Lane
-from holdfast.domain.stats import OF_LATE, ROWS_OF_LATE, Census, Line
+from holdfast.domain.stats import OF_LATE, ROWS_OF_LATE, JobStats, LaneStats
 from holdfast.stores.postgres.enqueue_plan import SQL
 
 #: The delayed are looked through in the order of their time, so many at the most: those that wait for their key are passed by.
 _LOOKED_AT = 1000
 
 
-async def census(connection: asyncpg.Connection[Any], most: int) -> Census:
+async def census(connection: asyncpg.Connection[Any], most: int) -> JobStats:
     rows = await connection.fetch(SQL["census"], most)
     [(delayed, overdue, dead)] = await connection.fetch(
         """SELECT (SELECT count(*) FROM (SELECT 1 FROM holdfast.deferred LIMIT $1::bigint) x),
@@ -33,9 +33,9 @@ async def census(connection: asyncpg.Connection[Any], most: int) -> Census:
         ROWS_OF_LATE,
         OF_LATE,
     )
-    return Census(
+    return JobStats(
         lines={
-            Lane(*row[:5]): Line(waiting=row["waiting"], active=row["active"] or 0, oldest=row["oldest"])
+            Lane(*row[:5]): LaneStats(waiting=row["waiting"], active=row["active"] or 0, oldest=row["oldest"])
             for row in rows
         },
         delayed=delayed,

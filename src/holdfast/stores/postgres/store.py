@@ -12,12 +12,12 @@ import asyncpg
 
 from holdfast.domain.duration import spell
 from holdfast.domain.job import (
-    Artefact,
-    Batch,
+    Artifact,
     Claimed,
     Edit,
     Enqueued,
     Expired,
+    JobBatch,
     JobId,
     Lane,
     Lease,
@@ -27,10 +27,18 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import NewMessage
-from holdfast.domain.precondition import ANYHOW, Proviso
+from holdfast.domain.precondition import UNCONDITIONAL, Precondition
 from holdfast.domain.verdict import Complete, Failure, Verdict
 from holdfast.engine.lane_store import Cap
-from holdfast.engine.ports import Answer, Clock, Heart, Reclaim, Retention, Stuck, Threads
+from holdfast.engine.ports import (
+    Clock,
+    HeartbeatConnection,
+    Reclaim,
+    Retention,
+    SettlementStatus,
+    StuckAttempt,
+    Threads,
+)
 from holdfast.errors import StoreError
 from holdfast.stores.postgres import (
     artifacts,
@@ -45,34 +53,34 @@ from holdfast.stores.postgres import (
     sessions,
 )
 from holdfast.stores.postgres.claims import Claims, Wanted
-from holdfast.stores.postgres.connections import Lines
-from holdfast.stores.postgres.dispatch import Hints
+from holdfast.stores.postgres.connections import Connections
+from holdfast.stores.postgres.dispatch import DispatchQueries
 from holdfast.stores.postgres.driver_errors import behind_a_pooler, shown, translate
 from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.event_numbers import keep_growing
-from holdfast.stores.postgres.heartbeat import PostgresHeart
+from holdfast.stores.postgres.heartbeat import PostgresHeartbeat
 from holdfast.stores.postgres.lane_registration import register, register_sync
-from holdfast.stores.postgres.many_lanes import ROUNDS, Crowd
+from holdfast.stores.postgres.many_lanes import ROUNDS, LaneCrowd
 from holdfast.stores.postgres.migrate import check, migrate
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.outbox import publish_parameters
 from holdfast.stores.postgres.runner import UNDONE
-from holdfast.stores.postgres.transaction_pool import Lending
+from holdfast.stores.postgres.transaction_pool import TransactionPool
 from holdfast.stores.tracebacks import StoredTracebacks
 
 _SETTINGS = "SELECT current_setting('enable_seqscan'), current_setting('synchronous_commit')"
 
 
-class PostgresStore(Hints):
+class PostgresStore(DispatchQueries):
     """One database. Each line of work goes on while others wait: claim, settle, enqueue, duty, people, read."""
 
     def __init__(self, url: str, clock: Clock, threads: Threads | None) -> None:
-        super().__init__(Lines(url), clock)
+        super().__init__(Connections(url), clock)
         self.url, self._threads = url, threads
         self._claims = Claims(self._lanes, clock)
         self._tracebacks = StoredTracebacks(clock)
         self._rings_when_empty: int | None = None
-        self._lending = Lending(self._lines)
+        self._lending = TransactionPool(self._lines)
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None:
@@ -111,7 +119,7 @@ class PostgresStore(Hints):
         self._lines.abandon()
 
     async def migrate(self) -> list[str]:
-        connection = await Lines(self.url).connect()
+        connection = await Connections(self.url).connect()
         try:
             done = await migrate(connection)
             await keep_growing(connection)
@@ -130,7 +138,7 @@ class PostgresStore(Hints):
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
-        batches = Batch.split(jobs)
+        batches = JobBatch.split(jobs)
         first = not self.hooks and all(enqueue_plan.is_plain(batch.spec) for batch in batches)
 
         async def run(connection: asyncpg.Connection[Any]) -> Sequence[Enqueued]:
@@ -248,7 +256,7 @@ class PostgresStore(Hints):
         return claimed
 
     async def _claim_from(
-        self, crowd: Crowd, connection: asyncpg.Connection[Any], wanted: Wanted
+        self, crowd: LaneCrowd, connection: asyncpg.Connection[Any], wanted: Wanted
     ) -> list[Claimed]:
         """Claim over very many lanes: from a few lines, which take turns."""
         await crowd.look(connection, self._bell.calls)
@@ -291,15 +299,17 @@ class PostgresStore(Hints):
             "people", lambda move: external.claim_job(move, self._lanes, session, job_id, generation)
         )
 
-    async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
+    async def settle_unheld(
+        self, job_id: JobId, generation: int, verdict: Verdict, *, by: str
+    ) -> SettlementStatus:
         return await self._write(
             "people", lambda move: external.settle_unheld(move, job_id, generation, verdict, by)
         )
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
         raised = self._tracebacks.missing(settlements)
 
-        async def settle(move: Move) -> list[Answer]:
+        async def settle(move: Move) -> list[SettlementStatus]:
             await artifacts.keep_tracebacks(move, raised)
             await artifacts.keep_logs(move, settlements)
             return await outcomes.settle(move, settlements)
@@ -359,15 +369,17 @@ class PostgresStore(Hints):
 
     async def artefacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
-    ) -> list[Artefact]:
+    ) -> list[Artifact]:
         return await self._run("duty", lambda move: artifacts.artefacts_due(move, task, keep, limit, but))
 
-    async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
+    async def forget_artefacts(self, artefacts: Sequence[Artifact]) -> None:
         await self._run("duty", lambda move: artifacts.forget_artefacts(move, artefacts))
 
     # -- people's moves ---------------------------------------------------------------------------------------------
-    async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
-        named, atomic = await self._named(proviso), proviso != ANYHOW
+    async def cancel(
+        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+    ) -> None:
+        named, atomic = await self._named(proviso), proviso != UNCONDITIONAL
         cancel = partial(manual.cancel, job_id=job_id, by=by, reason=reason, proviso=named)
         await self._write("people", cancel, atomic=atomic)
         self._bell.ring()
@@ -382,8 +394,8 @@ class PostgresStore(Hints):
         queue: str | None = None,
         edit: Edit | None = None,
         priority: int | None = None,
-        proviso: Proviso = ANYHOW,
-        stuck: Stuck | None = None,
+        proviso: Precondition = UNCONDITIONAL,
+        stuck: StuckAttempt | None = None,
     ) -> int:
         named = await self._named(proviso)
         place = await self._write(
@@ -393,7 +405,9 @@ class PostgresStore(Hints):
         self._bell.ring()
         return place
 
-    async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+    async def discard(
+        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+    ) -> None:
         await self._write("people", lambda move: manual.discard(move, job_id, by, reason, proviso))
 
     async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
@@ -412,5 +426,5 @@ class PostgresStore(Hints):
             await self._bell.wait(min(pause, max(0.0, until - self._clock.monotonic())), listen=False)
             pause = min(pause * 1.5, 0.25)
 
-    def heart(self) -> Heart:
-        return PostgresHeart(self.url, self._lines.offset)
+    def heart(self) -> HeartbeatConnection:
+        return PostgresHeartbeat(self.url, self._lines.offset)

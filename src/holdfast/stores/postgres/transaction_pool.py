@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.postgres.connections import COMMAND_SECONDS, Lines, abandon
+from holdfast.stores.postgres.connections import COMMAND_SECONDS, Connections, abandon
 from holdfast.stores.postgres.driver_errors import DRIVER_ERRORS, shown, translate
 from holdfast.stores.postgres.type_cache import Connection
 
@@ -22,8 +22,8 @@ KEPT = 4  #: when nobody needs them
 WAIT_SECONDS = COMMAND_SECONDS
 
 
-class Lending:
-    def __init__(self, lines: Lines) -> None:
+class TransactionPool:
+    def __init__(self, lines: Connections) -> None:
         self._lines = lines
         self._room = asyncio.Semaphore(MOST)
         self._idle: list[Connection] = []

@@ -12,25 +12,25 @@ import asyncpg
 
 from holdfast.domain.job import Lease
 from holdfast.domain.moves import Kind
-from holdfast.domain.precondition import Proviso
+from holdfast.domain.precondition import Precondition
 from holdfast.engine.ports import Clock, Hook, Transaction
 from holdfast.errors import LeaseLost
 from holdfast.stores.postgres import outcomes
-from holdfast.stores.postgres.connections import Lines
+from holdfast.stores.postgres.connections import Connections
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.notifier import Bell
-from holdfast.stores.postgres.queries import Looking
+from holdfast.stores.postgres.notifier import Notifier
+from holdfast.stores.postgres.queries import Queries
 from holdfast.stores.postgres.runner import Runner
 
 T = TypeVar("T")
 
 
-class Writing(Looking):
-    def __init__(self, lines: Lines, clock: Clock) -> None:
+class Writes(Queries):
+    def __init__(self, lines: Connections, clock: Clock) -> None:
         super().__init__(Runner(lines, clock))
         self.hooks: list[tuple[frozenset[Kind], Hook]] = []
         self._lines, self._clock = lines, clock
-        self._bell = Bell(lines, clock)
+        self._bell = Notifier(lines, clock)
         self._first_token: UUID | None = None  #: drawn by the server; the next ones are counted from it
         self._calls = count()
 
@@ -78,6 +78,6 @@ class Writing(Looking):
             self._first_token = UUID(str(drawn))
         return str(UUID(int=self._first_token.int ^ next(self._calls)))
 
-    async def _named(self, proviso: Proviso) -> Proviso:
+    async def _named(self, proviso: Precondition) -> Precondition:
         """With a name, where the caller gave it none."""
         return replace(proviso, token=await self._token()) if proviso.token is None else proviso

@@ -11,14 +11,14 @@ from holdfast.domain.access import AccessKey
 from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.operation import Operation, Progress
 from holdfast.domain.webhook import Webhook
-from holdfast.engine.api_store import Begun, Kept, Repeated, Request
+from holdfast.engine.api_store import EarlierRequest, NamedRequest, Repeated, StartedRequest
 from holdfast.stores.sqlite import access_keys, operations, requests, webhooks
 from holdfast.stores.sqlite.move import Move
 
 T = TypeVar("T")
 
 
-class Doors(ABC):
+class ApiTables(ABC):
     @abstractmethod
     async def _write(self, operation: Callable[[Move], T]) -> T: ...
 
@@ -46,22 +46,24 @@ class Doors(ABC):
 
     # -- requests ---------------------------------------------------------------------------------------------------
     async def enqueue_once(
-        self, request: Request, jobs: Sequence[NewJob], *, keep: timedelta
+        self, request: NamedRequest, jobs: Sequence[NewJob], *, keep: timedelta
     ) -> Sequence[Enqueued] | Repeated:
         return await self._write_work(lambda move: requests.enqueue_once(move, request, jobs, keep))
 
     async def begin_request(
-        self, request: Request, holder: str, *, span: timedelta, keep: timedelta
-    ) -> Begun | Kept:
+        self, request: NamedRequest, holder: str, *, span: timedelta, keep: timedelta
+    ) -> StartedRequest | EarlierRequest:
         return await self._write(lambda move: requests.begin_request(move, request, holder, span, keep))
 
-    async def answer_request(self, request: Request, ticket: str, answer: str, *, keep: timedelta) -> bool:
+    async def answer_request(
+        self, request: NamedRequest, ticket: str, answer: str, *, keep: timedelta
+    ) -> bool:
         return await self._write(lambda move: requests.answer_request(move, request, ticket, answer, keep))
 
-    async def drop_request(self, request: Request, ticket: str) -> bool:
+    async def drop_request(self, request: NamedRequest, ticket: str) -> bool:
         return await self._write(lambda move: requests.drop_request(move, request, ticket))
 
-    async def leave_request(self, request: Request, ticket: str) -> bool:
+    async def leave_request(self, request: NamedRequest, ticket: str) -> bool:
         return await self._write(lambda move: requests.leave_request(move, request, ticket))
 
     async def forget_requests(self, limit: int) -> int:

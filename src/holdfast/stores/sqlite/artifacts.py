@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from holdfast.domain.job import Artefact, Lease, Settlement
+from holdfast.domain.job import Artifact, Lease, Settlement
 from holdfast.domain.tracebacks import Traceback
 from holdfast.engine.ports import Retention
 from holdfast.errors import LeaseLost
@@ -56,7 +56,7 @@ def record_artefact(move: Move, lease: Lease, reference: str, name: str | None, 
 
 def artefacts_due(
     move: Move, task: str | None, keep: Retention, limit: int, but: Collection[str]
-) -> list[Artefact]:
+) -> list[Artifact]:
     rows = move.run(
         "artefacts_due",
         task=task,
@@ -68,7 +68,7 @@ def artefacts_due(
     return [artefact(row, moment) for row in rows]
 
 
-def forget_artefacts(move: Move, artefacts: Sequence[Artefact]) -> None:
+def forget_artefacts(move: Move, artefacts: Sequence[Artifact]) -> None:
     move.connection.executemany(
         "DELETE FROM holdfast_artefact WHERE job = (SELECT id FROM holdfast_job WHERE uid = ?) AND epoch = ? AND reference = ?",
         [(kept.job_id, kept.epoch, kept.reference) for kept in artefacts],

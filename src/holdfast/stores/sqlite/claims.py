@@ -17,8 +17,8 @@ from holdfast.engine.lane_store import Cap
 from holdfast.stores.encoding import MOST_PER_EVENT, from_json, to_json
 from holdfast.stores.sqlite import fairness, limits
 from holdfast.stores.sqlite.holds import open_lanes
-from holdfast.stores.sqlite.key_slots import Keys
-from holdfast.stores.sqlite.many_lanes import Crowd, Crowds
+from holdfast.stores.sqlite.key_slots import KeySlots
+from holdfast.stores.sqlite.many_lanes import LaneCrowd, LaneCrowds
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import maybe_duration
 
@@ -36,12 +36,12 @@ _FARTHEST = (1 << 63) - 1
 _LEVELS = {"high": (-_FARTHEST, -1), "normal": (0, 0), "low": (1, _FARTHEST)}
 
 
-class Rota:
+class PriorityTurns:
     """Whose turn it is, from claim to claim of one process."""
 
     def __init__(self) -> None:
         self.levels = Turns()
-        self.crowds = Crowds()
+        self.crowds = LaneCrowds()
         self.claims = 0
 
     def next(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class Rota:
         return self.levels.next()
 
 
-class Line(NamedTuple):
+class ClaimLine(NamedTuple):
     """A lane with somebody in it, between these priorities (negated)."""
 
     lane: int
@@ -60,7 +60,7 @@ class Line(NamedTuple):
 
 def claim(
     move: Move,
-    rota: Rota,
+    rota: PriorityTurns,
     session: Session,
     lanes: Sequence[Lane],
     limit: int,
@@ -121,14 +121,14 @@ def _read(text: str) -> list[Any]:
     return rows
 
 
-def _lines(move: Move, lanes: Sequence[Lane]) -> list[Line]:
+def _lines(move: Move, lanes: Sequence[Lane]) -> list[ClaimLine]:
     """The lanes that have somebody in line."""
     existing = move.lanes.existing(move.lane_of, lanes)
     rows = move.run("lines", lanes=to_json(list(existing)))
-    return [Line(number, first, last, existing[number].fair) for number, first, last in rows]
+    return [ClaimLine(number, first, last, existing[number].fair) for number, first, last in rows]
 
 
-def _pick(move: Move, rota: Rota, lines: Sequence[Line], limit: int) -> list[int]:
+def _pick(move: Move, rota: PriorityTurns, lines: Sequence[ClaimLine], limit: int) -> list[int]:
     """The first *limit* jobs over all these lines, from the level whose turn it is, then from the others."""
     levels = rota.next()
     for line in lines:
@@ -137,7 +137,7 @@ def _pick(move: Move, rota: Rota, lines: Sequence[Line], limit: int) -> list[int
             if rota.claims % FORGET_EVERY == 0:
                 fairness.forget_flows(move, line.lane)
     picked: list[int] = []
-    keys = Keys()
+    keys = KeySlots()
     for level in levels:
         first, last = _LEVELS[level]
         there = [line for line in lines if line.first <= last and line.last >= first]
@@ -146,13 +146,13 @@ def _pick(move: Move, rota: Rota, lines: Sequence[Line], limit: int) -> list[int
     return picked
 
 
-def _pick_from_crowd(move: Move, rota: Rota, crowd: Crowd, limit: int, trial: bool) -> list[int]:
+def _pick_from_crowd(move: Move, rota: PriorityTurns, crowd: LaneCrowd, limit: int, trial: bool) -> list[int]:
     """The same over very many lanes: from a few lines, which take turns."""
     levels = rota.next()
     crowd.look(move)
     picked: list[int] = []
-    keys, seen = Keys(), set[tuple[int, int]]()
-    more: dict[roster.Line, int | None] = {}
+    keys, seen = KeySlots(), set[tuple[int, int]]()
+    more: dict[roster.RosterLine, int | None] = {}
     for _ in range(ROUNDS):
         chosen = crowd.choose(move, levels, limit - len(picked), trial)
         # A line that is listed under two owners, or that the walk has found again, is not picked from twice.
@@ -170,19 +170,19 @@ def _pick_from_crowd(move: Move, rota: Rota, crowd: Crowd, limit: int, trial: bo
 
 def _pick_lines(
     move: Move,
-    rota: Rota,
-    crowd: Crowd,
-    chosen: Sequence[roster.Line],
+    rota: PriorityTurns,
+    crowd: LaneCrowd,
+    chosen: Sequence[roster.RosterLine],
     limit: int,
     picked: list[int],
-    keys: Keys,
-) -> dict[roster.Line, int | None]:
+    keys: KeySlots,
+) -> dict[roster.RosterLine, int | None]:
     """Fill *picked* up to *limit* from these lines; return those that may have more, with the next job where it was seen."""
     wide = min(limit, max(2, LOOK_WIDE * limit // len(chosen)))
-    more: dict[roster.Line, int | None] = {}
+    more: dict[roster.RosterLine, int | None] = {}
     for prio, together in groupby(chosen, key=lambda line: line.prio):
         listed = list(together)
-        lines = [Line(one.lane, prio, prio, crowd.lanes[one.lane].fair) for one in listed]
+        lines = [ClaimLine(one.lane, prio, prio, crowd.lanes[one.lane].fair) for one in listed]
         for line in lines:
             if line.fair:
                 fairness.place_line(move, line.lane, prio)
@@ -197,12 +197,12 @@ def _pick_lines(
 
 def _pick_level(
     move: Move,
-    rota: Rota,
-    lines: Sequence[Line],
+    rota: PriorityTurns,
+    lines: Sequence[ClaimLine],
     level: tuple[int, int],
     limit: int,
     picked: list[int],
-    keys: Keys,
+    keys: KeySlots,
     wide: int | None = None,
 ) -> Sequence[list[Any]]:
     """Fill *picked* up to *limit* from one level: of one key no more than it has slots. Look at *wide* jobs of each line,
@@ -229,7 +229,7 @@ def _pick_level(
     return first
 
 
-def _head(move: Move, line: Line, level: tuple[int, int], limit: int) -> list[Any]:
+def _head(move: Move, line: ClaimLine, level: tuple[int, int], limit: int) -> list[Any]:
     first, last = level
     row = move.run(
         "head", lane=line.lane, first=first, last=last, before=_end_of(line), limit=limit
@@ -239,7 +239,7 @@ def _head(move: Move, line: Line, level: tuple[int, int], limit: int) -> list[An
 
 
 def _behind(
-    move: Move, line: Line, level: tuple[int, int], limit: int, picked: list[int], keys: Keys
+    move: Move, line: ClaimLine, level: tuple[int, int], limit: int, picked: list[int], keys: KeySlots
 ) -> list[Any]:
     row = move.run(
         "behind",
@@ -255,12 +255,12 @@ def _behind(
     return head
 
 
-def _end_of(line: Line) -> int:
+def _end_of(line: ClaimLine) -> int:
     """In a fair line those who are not placed yet stand behind this."""
     return UNPLACED if line.fair else _FARTHEST
 
 
-def _in_order(lines: Sequence[Line], heads: Sequence[list[Any]], rota: Rota) -> Iterable[Any]:
+def _in_order(lines: Sequence[ClaimLine], heads: Sequence[list[Any]], rota: PriorityTurns) -> Iterable[Any]:
     """Better priorities first. Plain lanes make one line, oldest first; each fair lane is one: all these are served in turn,
     because passes and moments do not compare."""
     plain = heapq.merge(*(head for line, head in zip(lines, heads, strict=True) if not line.fair))

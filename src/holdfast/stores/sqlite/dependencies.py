@@ -9,7 +9,7 @@ from holdfast.domain.breaker import Breaker
 from holdfast.domain.job import Session
 from holdfast.domain.lanes import Dependency
 from holdfast.domain.moves import Kind
-from holdfast.engine.lane_store import REPORT_COUNTS_FOR, Outlook, Report
+from holdfast.engine.lane_store import REPORT_COUNTS_FOR, DependencyReport, DependencyState
 from holdfast.stores.encoding import breaker_json, breaker_of
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import moment, span
@@ -38,7 +38,7 @@ def swap_breaker(
     return bool(swapped)
 
 
-def is_news(move: Move, session: Session, reports: Sequence[Report]) -> bool:
+def is_news(move: Move, session: Session, reports: Sequence[DependencyReport]) -> bool:
     """Whether any of these says something that is not on record, or was said so long ago that it has to be said again.
 
     A worker reports every second; while it calls nobody, that costs no write.
@@ -49,13 +49,13 @@ def is_news(move: Move, session: Session, reports: Sequence[Report]) -> bool:
         (session.id, move.now - _COUNTS_FOR // 2, move.now),
     )
     known = {
-        Report(Dependency(name, shard), version, bool(vote), *rest)
+        DependencyReport(Dependency(name, shard), version, bool(vote), *rest)
         for name, shard, version, vote, *rest in rows
     }
     return not known.issuperset(reports)
 
 
-def report(move: Move, session: Session, reports: Sequence[Report]) -> list[Outlook]:
+def report(move: Move, session: Session, reports: Sequence[DependencyReport]) -> list[DependencyState]:
     # Those that count no more, of workers that are gone.
     move.connection.execute("DELETE FROM holdfast_report WHERE at < ?", (move.now - 2 * _COUNTS_FOR,))
     for one in reports:
@@ -76,16 +76,16 @@ def report(move: Move, session: Session, reports: Sequence[Report]) -> list[Outl
     return outlooks_of(move, reports)
 
 
-def outlooks_of(move: Move, reports: Sequence[Report]) -> list[Outlook]:
+def outlooks_of(move: Move, reports: Sequence[DependencyReport]) -> list[DependencyState]:
     wanted = {one.dependency for one in reports}
     return [outlook for outlook in outlooks(move) if outlook.dependency in wanted]
 
 
-def outlooks(move: Move) -> list[Outlook]:
+def outlooks(move: Move) -> list[DependencyState]:
     # Not from the future either: somebody has set the clock back.
     rows = move.run("outlooks", since=move.now - _COUNTS_FOR, until=move.now + _COUNTS_FOR)
     return [
-        Outlook(
+        DependencyState(
             dependency=Dependency(name, shard),
             breaker=Breaker() if value is None else breaker_of(value),
             votes=int(votes),

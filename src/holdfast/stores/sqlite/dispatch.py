@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.domain.job import Claimed, JobId, Lane, Session
-from holdfast.engine.dispatch import Depth, Entry, Hint
+from holdfast.engine.dispatch import Depth, DispatchEntry, DispatchHint
 from holdfast.stores.encoding import MOST_PER_EVENT, to_json
 from holdfast.stores.sqlite.claims import PROMOTE_FIRST, is_live, take
 from holdfast.stores.sqlite.holds import open_lanes
@@ -21,20 +21,20 @@ _ENTRIES = (
 )
 
 
-class Hints(Outbox):
-    async def claim_jobs(self, session: Session, hints: Collection[Hint]) -> list[Claimed]:
+class DispatchQueries(Outbox):
+    async def claim_jobs(self, session: Session, hints: Collection[DispatchHint]) -> list[Claimed]:
         wanted = list(dict.fromkeys(hints))[:MOST_PER_EVENT]
         return await self._write(lambda move: _claim_jobs(move, session, wanted)) if wanted else []
 
-    async def waiting(self, ids: Collection[JobId]) -> list[Entry]:
+    async def waiting(self, ids: Collection[JobId]) -> list[DispatchEntry]:
         sql = f"{_ENTRIES} AND uid IN (SELECT value FROM json_each(:ids))"
         return self._peek(lambda move: _entries(move, sql, ids=to_json(list(ids))))
 
-    async def all_waiting(self, *, after: JobId | None, limit: int) -> list[Entry]:
+    async def all_waiting(self, *, after: JobId | None, limit: int) -> list[DispatchEntry]:
         sql = f"{_ENTRIES} AND uid > :after ORDER BY uid LIMIT :limit"
         return self._peek(lambda move: _entries(move, sql, after=after or "", limit=limit))
 
-    async def due_soon(self, within: timedelta, limit: int) -> list[Entry]:
+    async def due_soon(self, within: timedelta, limit: int) -> list[DispatchEntry]:
         sql = f"{_ENTRIES} AND phase = 1 AND run_at > :now AND run_at <= :now + :within ORDER BY run_at LIMIT :limit"
         return self._peek(lambda move: _entries(move, sql, within=span(within), limit=limit))
 
@@ -42,7 +42,7 @@ class Hints(Outbox):
         return self._peek(_count_waiting)
 
 
-def _claim_jobs(move: Move, session: Session, hints: list[Hint]) -> list[Claimed]:
+def _claim_jobs(move: Move, session: Session, hints: list[DispatchHint]) -> list[Claimed]:
     if not is_live(move, session):
         return []
     move.run("promote", now=move.now, limit=PROMOTE_FIRST).fetchall()
@@ -59,11 +59,11 @@ def _claim_jobs(move: Move, session: Session, hints: list[Hint]) -> list[Claimed
     return take(move, session, ids) if ids else []
 
 
-def _entries(move: Move, sql: str, **parameters: Any) -> list[Entry]:
+def _entries(move: Move, sql: str, **parameters: Any) -> list[DispatchEntry]:
     rows = move.connection.execute(sql, {"now": move.now, **parameters}).fetchall()
     lane_of = move.lane_of
     return [
-        Entry(uid, generation, lane_of[lane], -prio, timedelta(microseconds=delay))
+        DispatchEntry(uid, generation, lane_of[lane], -prio, timedelta(microseconds=delay))
         for uid, generation, lane, prio, delay in rows
     ]
 

@@ -6,7 +6,7 @@ from holdfast.domain.external import late_key, why_late
 from holdfast.domain.job import Claimed, JobId, Lease, Session
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Verdict
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.stores.sqlite.claims import is_live, take
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.notes import note
@@ -24,7 +24,7 @@ def claim_job(move: Move, session: Session, job_id: JobId, generation: int) -> C
     return None if row is None else take(move, session, [row[0]])[0]
 
 
-def settle_unheld(move: Move, job_id: JobId, generation: int, verdict: Verdict, by: str) -> Answer:
+def settle_unheld(move: Move, job_id: JobId, generation: int, verdict: Verdict, by: str) -> SettlementStatus:
     job = move.find(job_id)
     now_at, error_code = move.connection.execute(
         "SELECT generation, error_code FROM holdfast_job WHERE id = ?", (job.number,)
@@ -32,10 +32,10 @@ def settle_unheld(move: Move, job_id: JobId, generation: int, verdict: Verdict, 
     if now_at != generation or job.phase not in (COMPLETE, FAILED, CANCELLED):
         told = {"by": by, "generation": generation}
         note(move, job_id, Kind.stale_write, f"generation {generation}", told)
-        return Answer.STALE
+        return SettlementStatus.STALE
     reason = why_late(STATES[job.phase], error_code)
     if reason is None:
-        return Answer.REPEATED
+        return SettlementStatus.REPEATED
     last = move.connection.execute(
         "SELECT epoch, outcome, generation FROM holdfast_attempt WHERE job = ? AND epoch = ?",
         (job.number, job.epoch),

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from holdfast.domain.external_task import Waiting
+from holdfast.domain.external_task import WaitingExternalTask
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.outbox import NewMessage
 from holdfast.engine.ports import Transaction
@@ -40,23 +40,25 @@ _OVERDUE = f"""{_SELECT} FROM json_each(?2) t CROSS JOIN holdfast_lane n ON n.ta
 _KNOWN = "SELECT id FROM holdfast_outbox WHERE id IN (SELECT value FROM json_each(?))"
 
 
-class SqliteErrands:
+class SqliteExternalTasks:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
     async def now(self) -> datetime:
         return await self._transaction.now()
 
-    async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[Waiting]:
+    async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[WaitingExternalTask]:
         return await self._jobs(_WAITING, tasks, to_json(list(tasks)), to_json(list(job_ids)))
 
-    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         return await self._jobs(_COME_DUE, tasks, to_json(list(tasks)), after, limit)
 
-    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[Waiting]:
+    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         return await self._jobs(_UNTOLD, tasks, to_json(list(tasks)), after, limit)
 
-    async def overdue(self, tasks: Mapping[str, timedelta], after: str, limit: int) -> list[Waiting]:
+    async def overdue(
+        self, tasks: Mapping[str, timedelta], after: str, limit: int
+    ) -> list[WaitingExternalTask]:
         spans = to_json({name: span(length) for name, length in tasks.items()})
         return await self._jobs(_OVERDUE, tasks, spans, after, limit, micros(await self.now()))
 
@@ -68,7 +70,7 @@ class SqliteErrands:
         for message in messages:
             await self._transaction.execute(SQL["publish"], *message_columns(message), now)
 
-    async def _jobs(self, sql: str, tasks: Collection[str], *parameters: Any) -> list[Waiting]:
+    async def _jobs(self, sql: str, tasks: Collection[str], *parameters: Any) -> list[WaitingExternalTask]:
         held = to_json(await self._held(tasks))
         return waiting_jobs(await self._transaction.execute(sql, held, *parameters), moment)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from holdfast.domain.job import Session
 
 
-class SqliteHeart:
+class SqliteHeartbeat:
     """*beat* waits for the commit and never for the event loop, which may be as busy as it likes."""
 
     def __init__(self, beat: Callable[[Session], bool]) -> None:

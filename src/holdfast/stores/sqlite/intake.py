@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from holdfast.domain.job import AllNew, Batch, Enqueued, JobId, Lease, NewJob
+from holdfast.domain.job import AllNew, Enqueued, JobBatch, JobId, Lease, NewJob
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Failure
 from holdfast.stores.encoding import MOST_PER_EVENT, to_json
@@ -19,7 +19,7 @@ from holdfast.stores.sqlite.times import maybe_span, micros, span
 
 def enqueue(move: Move, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
     answers: list[Enqueued] = []
-    batches = Batch.split(jobs)
+    batches = JobBatch.split(jobs)
     for batch in batches:
         if batch.spec.dedupe is None:
             for part in batch.parts(MOST_PER_EVENT):
@@ -32,7 +32,7 @@ def enqueue(move: Move, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
     return answers
 
 
-def _insert(move: Move, batch: Batch, *, silent: bool = False) -> None:
+def _insert(move: Move, batch: JobBatch, *, silent: bool = False) -> None:
     """One statement for the whole batch, and one event unless *silent*."""
     spec, now = batch.spec, move.now
     seq = move.next_seq()
@@ -84,7 +84,7 @@ def _insert(move: Move, batch: Batch, *, silent: bool = False) -> None:
     move.record(seq, Kind.queued, [(uid, 0, 0, None) for uid in new])
 
 
-def _add(move: Move, batch: Batch, shared: dict[str, Any], first: int, step: int) -> int:
+def _add(move: Move, batch: JobBatch, shared: dict[str, Any], first: int, step: int) -> int:
     """The rows of *batch*, which have these columns in *shared*; how many were not known before."""
     if len(batch) > 1:
         jobs = to_json(list(zip(batch.ids, batch.payloads, strict=True)))
@@ -110,7 +110,7 @@ def _enqueue_unless_twin(move: Move, job: NewJob) -> Enqueued:
     twin = twin_of(move, digest)
     if twin is not None:
         return Enqueued(twin, duplicate=twin != job.id)
-    _insert(move, Batch([job.id], [job.payload], job.spec))
+    _insert(move, JobBatch([job.id], [job.payload], job.spec))
     take_key(move, digest, move.find(job.id).number)
     return Enqueued(job.id)
 
@@ -131,7 +131,7 @@ def take_key(move: Move, digest: str, number: int) -> None:
 def reject(move: Move, job: NewJob, failure: Failure) -> None:
     if move.look(job.id) is not None:
         return
-    _insert(move, Batch([job.id], [job.payload], job.spec), silent=True)
+    _insert(move, JobBatch([job.id], [job.payload], job.spec), silent=True)
     move.run(
         "bury",
         id=move.find(job.id).number,

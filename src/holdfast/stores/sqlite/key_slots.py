@@ -9,7 +9,7 @@ from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import Move
 
 
-class Keys:
+class KeySlots:
     """What one claim knows of keys, and takes of them."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.domain.periods import period_begins, period_ends
-from holdfast.engine.lane_store import Cap, Charge, Refusal
+from holdfast.engine.lane_store import Cap, Charge, QuotaRefusal
 from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import micros, moment, span
@@ -65,11 +65,11 @@ def _let_through(move: Move, scope: str, count: int, rate: int, per: int) -> Non
 
 
 # -- charges --------------------------------------------------------------------------------------------------------------
-def charge(move: Move, groups: Sequence[Sequence[Charge]]) -> list[Refusal | None]:
+def charge(move: Move, groups: Sequence[Sequence[Charge]]) -> list[QuotaRefusal | None]:
     return [_charge_all(move, group) for group in groups]
 
 
-def _charge_all(move: Move, group: Sequence[Charge]) -> Refusal | None:
+def _charge_all(move: Move, group: Sequence[Charge]) -> QuotaRefusal | None:
     """All of them, or none and the refusal that lasts longest."""
     refusals = [refusal for one in group if (refusal := _refusal(move, one)) is not None]
     if refusals:
@@ -85,16 +85,16 @@ def _charge_all(move: Move, group: Sequence[Charge]) -> Refusal | None:
     return None
 
 
-def _refusal(move: Move, one: Charge) -> Refusal | None:
+def _refusal(move: Move, one: Charge) -> QuotaRefusal | None:
     if one.period == "rate":
         per = span(one.per)
         wait = _ahead(move, one.scope, per) + one.amount * per // one.limit - per
-        return Refusal(one, one.limit, timedelta(microseconds=wait)) if wait > 0 else None
+        return QuotaRefusal(one, one.limit, timedelta(microseconds=wait)) if wait > 0 else None
     used = _used(move, one)
     if used + one.amount <= one.limit:
         return None
     now = moment(move.now)
-    return Refusal(one, used, period_ends(one.period, now) - now)
+    return QuotaRefusal(one, used, period_ends(one.period, now) - now)
 
 
 def _used(move: Move, one: Charge) -> int:

@@ -8,9 +8,9 @@ from datetime import timedelta
 from holdfast.domain.job import Edit, JobId
 from holdfast.domain.judgements import retry_refusal
 from holdfast.domain.moves import Kind
-from holdfast.domain.precondition import Proviso, Version
+from holdfast.domain.precondition import Precondition, Version
 from holdfast.domain.verdict import Failure, RetryAfter
-from holdfast.engine.ports import Stuck
+from holdfast.engine.ports import StuckAttempt
 from holdfast.errors import Changed, Conflict
 from holdfast.stores.encoding import key_is_taken, lost_failure, no_dead_letter, not_cancellable, said
 from holdfast.stores.sqlite.intake import promote, take_key, twin_of
@@ -21,7 +21,7 @@ from holdfast.stores.sqlite.recovery import ran_out
 from holdfast.stores.sqlite.times import moment
 
 
-def cancel(move: Move, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
+def cancel(move: Move, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
     job = move.find(job_id)
     if _was_done(move, job, proviso):
         return
@@ -42,8 +42,8 @@ def retry(
     queue: str | None,
     edit: Edit | None,
     priority: int | None,
-    proviso: Proviso,
-    stuck: Stuck | None,
+    proviso: Precondition,
+    stuck: StuckAttempt | None,
 ) -> int:
     promote(move, 1000)  # what is due is in line, whether or not a worker has looked
     job = move.find(job_id)
@@ -61,7 +61,7 @@ def retry(
         if job.attempt >= job.max_attempts:  # the last one: it ends here, and the retry begins anew
             end_attempt(move, job, "reclaimed", lost)
             bury(move, job, lost, Kind.failed, crashes=crashes, by=by)
-            terms = Proviso(token=proviso.token)
+            terms = Precondition(token=proviso.token)
             return retry(move, job_id, by, kind, forget, queue, edit, priority, terms, None)
         reclaim_one(move, job, RetryAfter(timedelta(), lost), crashes)
         move.record_one(Kind.reclaimed, job.lease, attempt, error_code=lost.code, **said(by))
@@ -87,7 +87,7 @@ def retry(
     return _place(move, job)
 
 
-def _why_lost(move: Move, job: Found, stuck: Stuck | None) -> tuple[Failure, int | None] | None:
+def _why_lost(move: Move, job: Found, stuck: StuckAttempt | None) -> tuple[Failure, int | None] | None:
     """And the crash it counts as, if it does; None: its attempt is in order."""
     overran = ran_out(move).get(job.lease)
     if overran is not None:
@@ -107,7 +107,7 @@ def _has_dead_letter(move: Move, job: Found) -> bool:
     return move.connection.execute(sql, (job.number,)).fetchone() is not None
 
 
-def _was_done(move: Move, job: Found, proviso: Proviso) -> bool:
+def _was_done(move: Move, job: Found, proviso: Precondition) -> bool:
     """Whether this very call was carried out before."""
     if proviso.token is None:
         return False
@@ -115,7 +115,7 @@ def _was_done(move: Move, job: Found, proviso: Proviso) -> bool:
     return move.connection.execute(sql, (job.uid, proviso.token)).fetchone() is not None
 
 
-def _check(move: Move, job: Found, proviso: Proviso) -> None:
+def _check(move: Move, job: Found, proviso: Precondition) -> None:
     """Nobody comes between this look and the move: there is one writer at a time."""
     if proviso.versions is None:
         return
@@ -141,7 +141,7 @@ def _new_generation(move: Move, job: Found, queue: str | None) -> None:
     move.run("retry", id=job.number, now=move.now, lane=lane)
 
 
-def discard(move: Move, job_id: JobId, by: str, reason: str, proviso: Proviso) -> None:
+def discard(move: Move, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
     job = move.find(job_id)
     if _was_done(move, job, proviso):
         return

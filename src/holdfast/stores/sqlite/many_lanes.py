@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from holdfast.domain.job import Lane
-from holdfast.domain.roster import NOBODY, Line, Roster
+from holdfast.domain.roster import NOBODY, Roster, RosterLine
 from holdfast.engine.lane_store import Cap
 from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.holds import open_lanes
@@ -28,7 +28,7 @@ PATIENCE, SHORTEST_REST = 20, 250_000
 START = (-1, 0)
 
 
-class Crowd:
+class LaneCrowd:
     """Lanes that are claimed from together, and the roster of their lines."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Crowd:
         """List the lines of these lanes, priorities and owners."""
         for lane, prio, owner in found:
             if lane in self.lanes:
-                self.roster.add(Line(lane, prio, owner or NOBODY))
+                self.roster.add(RosterLine(lane, prio, owner or NOBODY))
 
     def start_after(self, move: Move) -> None:
         """Leave jobs that are there already to the walk."""
@@ -105,7 +105,7 @@ class Crowd:
         self._newest_job = newest or 0
 
     # -- choosing -----------------------------------------------------------------------------------------------------
-    def choose(self, move: Move, levels: Sequence[str], most: int, trial: bool) -> list[Line]:
+    def choose(self, move: Move, levels: Sequence[str], most: int, trial: bool) -> list[RosterLine]:
         """Take up to *most* lines that nothing holds out of the roster; held lines are put aside. None: it lists no others."""
         if trial:  # it passes the breaker that they were put aside for
             self.roster.wake()
@@ -122,7 +122,7 @@ class Crowd:
                 return chosen
         return []
 
-    def give_back(self, move: Move, lines: dict[Line, int | None]) -> None:
+    def give_back(self, move: Move, lines: dict[RosterLine, int | None]) -> None:
         """List those again that may have more, each under the owner of its next job: the number of that job, if it is known."""
         rows = move.connection.execute(
             "SELECT id, owner FROM holdfast_job WHERE id IN (SELECT value FROM json_each(?))",
@@ -134,17 +134,17 @@ class Crowd:
             self.roster.add(line._replace(owner=owner))
 
 
-class Crowds:
+class LaneCrowds:
     """The crowds of one process: one for each set of lanes that it claims from together, if they are many."""
 
     def __init__(self) -> None:
-        self._crowds: dict[tuple[object, ...], Crowd] = {}
+        self._crowds: dict[tuple[object, ...], LaneCrowd] = {}
 
     def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self._crowds)
 
-    def find(self, move: Move, lanes: Sequence[Lane], caps: Sequence[Cap]) -> Crowd | None:
+    def find(self, move: Move, lanes: Sequence[Lane], caps: Sequence[Cap]) -> LaneCrowd | None:
         """Return the crowd of these lanes; None where they are few."""
         if len(lanes) <= FEW:
             return None
@@ -152,7 +152,7 @@ class Crowds:
         key = (lanes[0].dependency, lanes[0].shard, *(cap.scope for cap in caps))
         crowd = self._crowds.get(key)
         if crowd is None:
-            crowd = self._crowds[key] = Crowd()
+            crowd = self._crowds[key] = LaneCrowd()
             crowd.start_after(move)
         crowd.serve(move, lanes)
         return crowd if len(crowd.lanes) > FEW else None

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.domain.moves import Kind
-from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
+from holdfast.domain.outbox import Lag, Message, MessageState, NewMessage, Taken
 from holdfast.engine.outbox_store import PutOff, Replayed
 from holdfast.stores.outbox_encoding import Line, discarded, lines_of, message_columns
 from holdfast.stores.outbox_encoding import message as shaped
@@ -140,7 +140,12 @@ def replay_messages(move: Move, topic: str, first: int, last: int, limit: int) -
 
 # -- looking ------------------------------------------------------------------------------------------------------------
 def messages(
-    move: Move, topic: str | None, standing: Standing | None, key: str | None, after: int | None, limit: int
+    move: Move,
+    topic: str | None,
+    standing: MessageState | None,
+    key: str | None,
+    after: int | None,
+    limit: int,
 ) -> list[Message]:
     conditions: list[str] = ["number > ?"]
     given: list[Any] = [after or 0]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from holdfast.domain.job import JobId, Lane, Lease
 from holdfast.domain.moves import Kind
-from holdfast.engine.ports import Clock, Hook, Moved, Transaction
+from holdfast.engine.ports import Clock, Hook, MoveNotice, Transaction
 from holdfast.errors import UnknownJob
 from holdfast.stores.encoding import shown, some, to_json
 from holdfast.stores.hooks import run_to_end
@@ -64,7 +64,7 @@ class Move:
         self._clock, self._hooks = clock, hooks
         self.now = micros(clock.now())
         self._seq: int | None = None
-        self._told: list[Moved] = []
+        self._told: list[MoveNotice] = []
 
     @property
     def mono(self) -> int:
@@ -139,7 +139,7 @@ class Move:
             self.connection.execute(_EVENT_OF_ONE, (*row, job))
         if any(kind in kinds for kinds, _ in self._hooks):
             self._told += [
-                Moved(kind, JobId(uid), epoch, attempt, shown(meta or {}))
+                MoveNotice(kind, JobId(uid), epoch, attempt, shown(meta or {}))
                 for uid, epoch, attempt, meta in moves
             ]
 

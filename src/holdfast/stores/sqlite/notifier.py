@@ -39,7 +39,7 @@ class _Question(NamedTuple):
     many: Mapping[int, Lane] | None = None  #: by number, where they are many
 
 
-class Bell:
+class Notifier:
     """*connection* is for looking only: whoever reads something long must not keep a claim waiting."""
 
     def __init__(self, connection: sqlite3.Connection, lanes: LaneNumbers, clock: Clock) -> None:

@@ -6,13 +6,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 
-from holdfast.domain.outbox import Lag, Message, NewMessage, Standing, Taken
+from holdfast.domain.outbox import Lag, Message, MessageState, NewMessage, Taken
 from holdfast.engine.outbox_store import PutOff, Replayed
 from holdfast.stores.sqlite import messages as work
-from holdfast.stores.sqlite.api import Doors
+from holdfast.stores.sqlite.api import ApiTables
 
 
-class Outbox(Doors):
+class Outbox(ApiTables):
     @abstractmethod
     async def _wait_until(self, happened: Callable[[], bool], timeout: float) -> None: ...
 
@@ -41,7 +41,7 @@ class Outbox(Doors):
         self,
         *,
         topic: str | None = None,
-        standing: Standing | None = None,
+        standing: MessageState | None = None,
         key: str | None = None,
         after: int | None = None,
         limit: int = 50,

@@ -14,7 +14,7 @@ from holdfast.domain.job import Lease, Settlement
 from holdfast.domain.judgements import outcome_of
 from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.engine.ports import Answer
+from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import LeaseLost, StoreError
 from holdfast.stores.encoding import (
     MILLISECOND,
@@ -34,11 +34,11 @@ from holdfast.stores.sqlite.times import span
 Line = tuple[Any, ...]
 
 
-def settle(move: Move, settlements: Sequence[Settlement]) -> list[Answer]:
+def settle(move: Move, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
     firsts = {s.lease: s for s in reversed(settlements)}
     if len(firsts) < len(settlements):
         return repeated(settlements, dict(zip(firsts, settle(move, list(firsts.values())), strict=True)))
-    answers: dict[Lease, Answer] = {}
+    answers: dict[Lease, SettlementStatus] = {}
     completed = [s for s in settlements if isinstance(s.verdict, Complete)]
     requeued = [s for s in settlements if isinstance(s.verdict, (RetryAfter, Release))]
     if completed:
@@ -49,7 +49,7 @@ def settle(move: Move, settlements: Sequence[Settlement]) -> list[Answer]:
 
 
 # -- batches: those that are not in the answer were not matched ------------------------------------------------------------
-def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answer]:
+def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, SettlementStatus]:
     seq = move.next_seq()
     items = to_json([(*s.lease, s.verdict.result) for s in settlements])  # type: ignore[union-attr]
     matched = move.run("complete", settled=items, now=move.now, seq=seq).rowcount
@@ -60,14 +60,14 @@ def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answ
         Kind.complete,
         [(*s.lease, s.attempt, completion_meta(s, s.verdict)) for s in applied],  # type: ignore[arg-type]
     )
-    return {s.lease: Answer.APPLIED for s in applied}
+    return {s.lease: SettlementStatus.APPLIED for s in applied}
 
 
-def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answer]:
-    answers: dict[Lease, Answer] = {}
+def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, SettlementStatus]:
+    answers: dict[Lease, SettlementStatus] = {}
     for kind, group in by_kind(settlements).items():
         seq = move.next_seq()
-        told = Told(move.now)
+        told = FailureTexts(move.now)
         lines = [told.line(s.lease, s.verdict) for s in group]
         way = way_back(group[0].verdict, outcome_of(group[0].verdict), None)
         matched = _into_line(move, way, lines, told, seq, any_deadline=False)
@@ -79,7 +79,7 @@ def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Answe
         move.record(
             seq, kind, [(*s.lease, s.attempt or _attempt_of(move, s.lease), meta_of(s)) for s in applied]
         )
-        answers |= {s.lease: Answer.APPLIED for s in applied}
+        answers |= {s.lease: SettlementStatus.APPLIED for s in applied}
     return answers
 
 
@@ -119,7 +119,7 @@ def way_back(verdict: Verdict, outcome: str, crashes: int | None) -> Way:
 
 
 def _into_line(
-    move: Move, way: Way, lines: Sequence[Line], told: Told, seq: int | None, *, any_deadline: bool
+    move: Move, way: Way, lines: Sequence[Line], told: FailureTexts, seq: int | None, *, any_deadline: bool
 ) -> int:
     """Processing → queued for these lines of `told`, as far as their leases hold; how many."""
     given = {"settled": to_json(lines), "now": move.now, "any_deadline": any_deadline}
@@ -131,7 +131,7 @@ def _into_line(
     return ended
 
 
-class Told:
+class FailureTexts:
     """The failures that a batch of lines speaks of, each told once: in a storm, most jobs fail for one cause."""
 
     def __init__(self, now: int) -> None:
@@ -162,14 +162,14 @@ class Told:
 
 
 # -- one by one ---------------------------------------------------------------------------------------------------------
-def _settle_one(move: Move, settlement: Settlement) -> Answer:
+def _settle_one(move: Move, settlement: Settlement) -> SettlementStatus:
     """What no batch statement matched: a burial, a passed deadline, a repeated or a refused write."""
     lease, verdict = settlement.lease, settlement.verdict
     job = move.look(lease.job_id)
     if job is None:
-        return Answer.STALE
+        return SettlementStatus.STALE
     if job.phase == COMPLETE and job.lease == lease:
-        return Answer.REPEATED if job.settle_event is not None else Answer.STALE
+        return SettlementStatus.REPEATED if job.settle_event is not None else SettlementStatus.STALE
     if job.phase != PROCESSING or job.lease != lease:
         return _refuse(move, job, lease, verdict)
     if job.deadline_at is not None and move.now > job.deadline_at:
@@ -178,14 +178,14 @@ def _settle_one(move: Move, settlement: Settlement) -> Answer:
     if isinstance(verdict, Bury):
         end_attempt(move, job, "failed", verdict.failure)
         bury(move, job, verdict.failure, Kind.failed, duration=settlement.duration)
-        return Answer.APPLIED
+        return SettlementStatus.APPLIED
     # There is one writer: this cannot happen.
     raise StoreError(f"job {lease.job_id} matched its lease one moment and not the next")
 
 
 def reclaim_one(move: Move, job: Found, verdict: RetryAfter, crashes: int | None) -> None:
     """Take the job from its holder and put it back into line, whatever its deadline."""
-    told = Told(move.now)
+    told = FailureTexts(move.now)
     way = way_back(verdict, "reclaimed", crashes)
     _into_line(move, way, [told.line(job.lease, verdict)], told, None, any_deadline=True)
 
@@ -198,7 +198,7 @@ def time_out_one(move: Move, job: Found) -> None:
 
 def end_attempt(move: Move, job: Found, outcome: str, failure: Failure | None) -> None:
     """Write down the attempt that ends, if one is under way, whatever its deadline."""
-    told = Told(move.now)
+    told = FailureTexts(move.now)
     line = (*job.lease, told.place(failure) if failure else None)
     move.run(
         "end_attempt",
@@ -245,20 +245,20 @@ def bury(
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------------
-def _refuse(move: Move, job: Found, lease: Lease, verdict: Verdict) -> Answer:
+def _refuse(move: Move, job: Found, lease: Lease, verdict: Verdict) -> SettlementStatus:
     """The lease had ended before: the attempt's own record says how, and so what this write is."""
     row = move.connection.execute(
         "SELECT outcome, attempt FROM holdfast_attempt WHERE job = ? AND epoch = ?", (job.number, lease.epoch)
     ).fetchone()
     if row is None:
-        return Answer.STALE  # this lease was never given out
+        return SettlementStatus.STALE  # this lease was never given out
     outcome, attempt = row
     if outcome in ("timed_out", "cancelled"):
         return keep_late(move, job, lease, attempt, outcome, verdict)
     if outcome != "reclaimed":
-        return Answer.REPEATED
+        return SettlementStatus.REPEATED
     refuse_once(move, lease)
-    return Answer.STALE
+    return SettlementStatus.STALE
 
 
 def refuse_once(move: Move, lease: Lease) -> None:
@@ -271,7 +271,9 @@ def refuse_once(move: Move, lease: Lease) -> None:
         move.record_one(Kind.stale_write, lease, row[0])
 
 
-def keep_late(move: Move, job: Found, lease: Lease, attempt: int, reason: str, verdict: Verdict) -> Answer:
+def keep_late(
+    move: Move, job: Found, lease: Lease, attempt: int, reason: str, verdict: Verdict
+) -> SettlementStatus:
     result = verdict.result if isinstance(verdict, Complete) else None
     outcome = outcome_of(verdict)
     added = move.connection.execute(
@@ -280,7 +282,7 @@ def keep_late(move: Move, job: Found, lease: Lease, attempt: int, reason: str, v
     ).rowcount
     if added:
         move.record_one(Kind.late_result, lease, attempt, outcome=outcome)
-    return Answer.LATE
+    return SettlementStatus.LATE
 
 
 # -- under a lease, while it holds ------------------------------------------------------------------------------------------

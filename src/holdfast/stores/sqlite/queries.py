@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from holdfast.domain.job import (
-    Artefact,
+    Artifact,
     Attempt,
     DeadLetter,
     DeadLetterFilter,
@@ -22,7 +22,7 @@ from holdfast.domain.job import (
     WorkerRow,
 )
 from holdfast.domain.moves import Kind, State
-from holdfast.domain.queue_position import Standing
+from holdfast.domain.queue_position import QueuePosition
 from holdfast.engine.ports import EVERY, FIRST, Clock, Page
 from holdfast.errors import StoreError
 from holdfast.stores import encoding
@@ -32,7 +32,7 @@ from holdfast.stores.sqlite import queue_position
 from holdfast.stores.sqlite.connection import connect, translate
 from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.phases import DEFERRED, IN_LINE
-from holdfast.stores.sqlite.search import Finder, SqliteCondition
+from holdfast.stores.sqlite.search import JobSearch, SqliteCondition
 from holdfast.stores.sqlite.times import moment
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ T = TypeVar("T")
 _ROWS = 100
 
 
-class Looking:
+class Queries:
     """Reads on a connection of its own, never in a transaction, in the caller's thread: a look is short."""
 
     def __init__(self, path: str, clock: Clock) -> None:
@@ -80,19 +80,21 @@ class Looking:
             ends = self._clock.now() + left
         return encoding.job_row(row, moment, tags=read_json(row["tags"]) or (), lease_expires_at=ends)
 
-    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> Standing | None:
+    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
         return self._look(lambda reader: queue_position.standing(reader, job_id, scopes, self._clock.now()))
 
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int, contents: bool = True) -> Page:
         before = None if after is None else read_cursor(after)
-        rows, seen = self._look(lambda reader: Finder(reader, where, before, contents=contents).page(limit))
+        rows, seen = self._look(
+            lambda reader: JobSearch(reader, where, before, contents=contents).page(limit)
+        )
         last = rows[limit - 1]["number"] if len(rows) > limit else seen
         return Page([self._job_row(row) for row in rows[:limit]], None if last is None else str(last))
 
     async def count(self, where: JobFilter) -> int:
         total, before = 0, None
         while True:  # in stretches: others want to use the loop too
-            count, before = self._look(lambda reader: Finder(reader, where, before).stretch())  # noqa: B023
+            count, before = self._look(lambda reader: JobSearch(reader, where, before).stretch())  # noqa: B023
             total += count
             if before is None:
                 return total
@@ -232,7 +234,7 @@ class Looking:
         )
         return [encoding.late_result(row, moment, job_id) for row in rows]
 
-    async def artefacts(self, job_id: JobId) -> list[Artefact]:
+    async def artefacts(self, job_id: JobId) -> list[Artifact]:
         rows = self._rows(
             "SELECT j.uid AS job_id, a.* FROM holdfast_artefact a JOIN holdfast_job j ON j.id = a.job"
             " WHERE j.uid = ? ORDER BY a.epoch, a.reference",

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from holdfast.domain.job import JobId, Lane
 from holdfast.domain.moves import Kind
-from holdfast.domain.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, Standing, Use
+from holdfast.domain.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, QueuePosition, Use
 from holdfast.stores.encoding import from_json, shown, to_json
 from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.phases import DEFERRED, IN_LINE
@@ -17,7 +17,7 @@ from holdfast.stores.sqlite.times import micros, moment
 
 def standing(
     reader: sqlite3.Connection, job_id: JobId, scopes: Collection[str], now: datetime
-) -> Standing | None:
+) -> QueuePosition | None:
     asked = {
         "uid": job_id,
         "most": MOST_AHEAD,
@@ -34,7 +34,7 @@ def standing(
         place = Place.LINE if holder is None else Place.KEY
     elif phase == DEFERRED:
         place = Place.LATER
-    return Standing(
+    return QueuePosition(
         lane=Lane(queue, task, dependency, shard, bool(fair)),
         place=place,
         now=now,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.domain.job import Enqueued, NewJob
-from holdfast.engine.api_store import KEEP_OPERATIONS, Begun, Kept, Repeated, Request
+from holdfast.engine.api_store import KEEP_OPERATIONS, EarlierRequest, NamedRequest, Repeated, StartedRequest
 from holdfast.stores.api_encoding import (
     answered,
     answers_json,
@@ -23,7 +23,7 @@ from holdfast.stores.sqlite.times import span
 
 
 def enqueue_once(
-    move: Move, request: Request, jobs: Sequence[NewJob], keep: timedelta
+    move: Move, request: NamedRequest, jobs: Sequence[NewJob], keep: timedelta
 ) -> Sequence[Enqueued] | Repeated:
     digest = request_digest(request)
     known = move.connection.execute(
@@ -40,18 +40,18 @@ def enqueue_once(
 
 
 def begin_request(
-    move: Move, request: Request, holder: str, lasts: timedelta, keep: timedelta
-) -> Begun | Kept:
+    move: Move, request: NamedRequest, holder: str, lasts: timedelta, keep: timedelta
+) -> StartedRequest | EarlierRequest:
     digest = request_digest(request)
     known = move.connection.execute(
         "SELECT fingerprint, answers FROM holdfast_request WHERE digest = ? AND until > ?", (digest, move.now)
     ).fetchone()
     if known is None:
-        found: Begun | Kept = begun(holder, holder, move.now + span(lasts))
+        found: StartedRequest | EarlierRequest = begun(holder, holder, move.now + span(lasts))
     else:
         fingerprint, row = known
         found = begun_before(row, request, fingerprint, holder, move.now, span(lasts))
-    if isinstance(found, Begun):
+    if isinstance(found, StartedRequest):
         move.connection.execute(
             "INSERT OR REPLACE INTO holdfast_request (digest, fingerprint, answers, until) VALUES (?, ?, ?, ?)",
             (digest, request.fingerprint, found.ticket, move.now + span(keep)),
@@ -59,7 +59,7 @@ def begin_request(
     return found
 
 
-def answer_request(move: Move, request: Request, ticket: str, answer: str, keep: timedelta) -> bool:
+def answer_request(move: Move, request: NamedRequest, ticket: str, answer: str, keep: timedelta) -> bool:
     return bool(
         move.connection.execute(
             "UPDATE holdfast_request SET answers = ?, until = ? WHERE digest = ? AND answers = ?",
@@ -68,12 +68,12 @@ def answer_request(move: Move, request: Request, ticket: str, answer: str, keep:
     )
 
 
-def drop_request(move: Move, request: Request, ticket: str) -> bool:
+def drop_request(move: Move, request: NamedRequest, ticket: str) -> bool:
     sql = "DELETE FROM holdfast_request WHERE digest = ? AND answers = ?"
     return bool(move.connection.execute(sql, (request_digest(request), ticket)).rowcount)
 
 
-def leave_request(move: Move, request: Request, ticket: str) -> bool:
+def leave_request(move: Move, request: NamedRequest, ticket: str) -> bool:
     sql = "UPDATE holdfast_request SET answers = ? WHERE digest = ? AND answers = ?"
     return bool(move.connection.execute(sql, (left(ticket), request_digest(request), ticket)).rowcount)
 

@@ -42,7 +42,7 @@ class Found(NamedTuple):
     seen: int | None  #: the last that was looked at, where there may be more behind it
 
 
-class Finder:
+class JobSearch:
     def __init__(
         self,
         reader: sqlite3.Connection,

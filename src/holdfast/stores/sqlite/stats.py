@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from datetime import datetime, timedelta
 
 from holdfast.domain.job import Lane
-from holdfast.domain.stats import OF_LATE, ROWS_OF_LATE, Census, Line
+from holdfast.domain.stats import OF_LATE, ROWS_OF_LATE, JobStats, LaneStats
 from holdfast.engine.ports import Threads
 from holdfast.errors import StoreError
 from holdfast.stores.sqlite.connection import connect, translate
@@ -19,7 +19,7 @@ from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.times import micros, span
 
 
-def census(reader: sqlite3.Connection, most: int, now: datetime) -> Census:
+def census(reader: sqlite3.Connection, most: int, now: datetime) -> JobStats:
     at = micros(now)
     rows = reader.execute(SQL["census"], {"most": most, "now": at}).fetchall()
     [(delayed, dead)] = reader.execute(
@@ -41,9 +41,9 @@ def census(reader: sqlite3.Connection, most: int, now: datetime) -> Census:
             WHERE x.kind IN (3, 4, 5) AND x.at > ? AND m.value ->> 2 > 1""",
         (ROWS_OF_LATE, at - span(OF_LATE)),
     ).fetchall()
-    return Census(
+    return JobStats(
         lines={
-            Lane(row[0], row[1], row[2], row[3], bool(row[4])): Line(
+            Lane(row[0], row[1], row[2], row[3], bool(row[4])): LaneStats(
                 waiting=row[5],
                 active=row[6],
                 oldest=None if row[7] is None else timedelta(microseconds=row[7]),
@@ -58,11 +58,11 @@ def census(reader: sqlite3.Connection, most: int, now: datetime) -> Census:
     )
 
 
-async def census_aside(path: str, threads: Threads, most: int, now: datetime) -> Census:
+async def census_aside(path: str, threads: Threads, most: int, now: datetime) -> JobStats:
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Census] = loop.create_future()
+    answer: asyncio.Future[JobStats] = loop.create_future()
 
-    def tell(found: Census | StoreError) -> None:
+    def tell(found: JobStats | StoreError) -> None:
         if answer.done():  # whoever asked has given up
             return
         if isinstance(found, StoreError):
@@ -71,7 +71,7 @@ async def census_aside(path: str, threads: Threads, most: int, now: datetime) ->
             answer.set_result(found)
 
     def look() -> None:
-        found: Census | StoreError
+        found: JobStats | StoreError
         try:
             with closing(connect(path)) as reader:
                 found = census(reader, most, now)

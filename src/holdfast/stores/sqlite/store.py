@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from holdfast.domain.breaker import Breaker
 from holdfast.domain.job import (
-    Artefact,
+    Artifact,
     Claimed,
     Edit,
     Enqueued,
@@ -25,11 +25,21 @@ from holdfast.domain.job import (
 from holdfast.domain.lanes import Cause, Dependency, Held, Scope
 from holdfast.domain.moves import Kind
 from holdfast.domain.outbox import NewMessage
-from holdfast.domain.precondition import ANYHOW, Proviso
-from holdfast.domain.stats import Census
+from holdfast.domain.precondition import UNCONDITIONAL, Precondition
+from holdfast.domain.stats import JobStats
 from holdfast.domain.verdict import Complete, Failure, Verdict
-from holdfast.engine.lane_store import Cap, Charge, Outlook, Refusal, Report, Tick
-from holdfast.engine.ports import Answer, Clock, Heart, Hook, Reclaim, Retention, Stuck, Threads, Transaction
+from holdfast.engine.lane_store import Cap, Charge, DependencyReport, DependencyState, QuotaRefusal, Tick
+from holdfast.engine.ports import (
+    Clock,
+    HeartbeatConnection,
+    Hook,
+    Reclaim,
+    Retention,
+    SettlementStatus,
+    StuckAttempt,
+    Threads,
+    Transaction,
+)
 from holdfast.errors import LeaseLost, StoreError
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.sqlite import (
@@ -49,14 +59,14 @@ from holdfast.stores.sqlite import (
     sessions,
 )
 from holdfast.stores.sqlite.connection import connect, translate
-from holdfast.stores.sqlite.dispatch import Hints
-from holdfast.stores.sqlite.heartbeat import SqliteHeart
+from holdfast.stores.sqlite.dispatch import DispatchQueries
+from holdfast.stores.sqlite.heartbeat import SqliteHeartbeat
 from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.messages import publish
 from holdfast.stores.sqlite.migrate import migrate
 from holdfast.stores.sqlite.move import Move
-from holdfast.stores.sqlite.notifier import Bell
-from holdfast.stores.sqlite.queries import Looking
+from holdfast.stores.sqlite.notifier import Notifier
+from holdfast.stores.sqlite.queries import Queries
 from holdfast.stores.sqlite.stats import census, census_aside
 from holdfast.stores.sqlite.writer import Writer
 from holdfast.stores.tracebacks import StoredTracebacks
@@ -64,7 +74,7 @@ from holdfast.stores.tracebacks import StoredTracebacks
 T = TypeVar("T")
 
 
-class SqliteStore(Looking, Hints):
+class SqliteStore(Queries, DispatchQueries):
     """One file. *threads* None runs every write inline, in the caller's own thread (the simulator does)."""
 
     def __init__(self, path: str, clock: Clock, threads: Threads | None) -> None:
@@ -73,9 +83,9 @@ class SqliteStore(Looking, Hints):
         self._threads = threads
         self._lanes = LaneNumbers()
         self._tracebacks = StoredTracebacks(clock)
-        self._rota = claims.Rota()
+        self._rota = claims.PriorityTurns()
         self._writer: Writer | None = None
-        self._bell: Bell | None = None
+        self._bell: Notifier | None = None
         self._flooded: Sequence[Lane] | None = None  #: the lanes whose last claim got all it asked for
 
     # -- life of the store ------------------------------------------------------------------------------------------
@@ -93,7 +103,7 @@ class SqliteStore(Looking, Hints):
             connection.close()
             raise
         self._open_reader()
-        self._bell = Bell(connect(self.path), self._lanes, self._clock)
+        self._bell = Notifier(connect(self.path), self._lanes, self._clock)
         self._writer = Writer(connection, self.path, self._threads)
 
     async def close(self) -> None:
@@ -114,7 +124,7 @@ class SqliteStore(Looking, Hints):
         finally:
             connection.close()
 
-    async def census(self, most: int) -> Census:
+    async def census(self, most: int) -> JobStats:
         now = self._clock.now()
         if self._threads is None:
             return self._look(lambda reader: census(reader, most, now))
@@ -254,7 +264,9 @@ class SqliteStore(Looking, Hints):
     async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
         return await self._write_work(lambda move: external.claim_job(move, session, job_id, generation))
 
-    async def settle_unheld(self, job_id: JobId, generation: int, verdict: Verdict, *, by: str) -> Answer:
+    async def settle_unheld(
+        self, job_id: JobId, generation: int, verdict: Verdict, *, by: str
+    ) -> SettlementStatus:
         return await self._write_work(
             lambda move: external.settle_unheld(move, job_id, generation, verdict, by)
         )
@@ -266,10 +278,10 @@ class SqliteStore(Looking, Hints):
             )  # not every write tells: a small one may find room where others do not
             self._writer.failed = False
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Answer]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
         raised = self._tracebacks.missing(settlements)
 
-        def settle(move: Move) -> list[Answer]:
+        def settle(move: Move) -> list[SettlementStatus]:
             artifacts.keep_tracebacks(move, raised)
             artifacts.keep_logs(move, settlements)
             return outcomes.settle(move, settlements)
@@ -343,14 +355,16 @@ class SqliteStore(Looking, Hints):
 
     async def artefacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
-    ) -> list[Artefact]:
+    ) -> list[Artifact]:
         return self._peek(lambda move: artifacts.artefacts_due(move, task, keep, limit, but))
 
-    async def forget_artefacts(self, artefacts: Sequence[Artefact]) -> None:
+    async def forget_artefacts(self, artefacts: Sequence[Artifact]) -> None:
         await self._write(lambda move: artifacts.forget_artefacts(move, artefacts))
 
     # -- people's moves ---------------------------------------------------------------------------------------------
-    async def cancel(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+    async def cancel(
+        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+    ) -> None:
         await self._write_work(lambda move: manual.cancel(move, job_id, by, reason, proviso))
 
     async def retry(
@@ -363,14 +377,16 @@ class SqliteStore(Looking, Hints):
         queue: str | None = None,
         edit: Edit | None = None,
         priority: int | None = None,
-        proviso: Proviso = ANYHOW,
-        stuck: Stuck | None = None,
+        proviso: Precondition = UNCONDITIONAL,
+        stuck: StuckAttempt | None = None,
     ) -> int:
         return await self._write_work(
             lambda move: manual.retry(move, job_id, by, kind, forget, queue, edit, priority, proviso, stuck)
         )
 
-    async def discard(self, job_id: JobId, by: str, reason: str, *, proviso: Proviso = ANYHOW) -> None:
+    async def discard(
+        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+    ) -> None:
         await self._write(lambda move: manual.discard(move, job_id, by, reason, proviso))
 
     async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
@@ -396,12 +412,12 @@ class SqliteStore(Looking, Hints):
     async def holds(self) -> list[Held]:
         return self._peek(holds.holds)
 
-    async def report(self, session: Session, reports: Sequence[Report]) -> list[Outlook]:
+    async def report(self, session: Session, reports: Sequence[DependencyReport]) -> list[DependencyState]:
         if self._peek(lambda move: dependencies.is_news(move, session, reports)):
             return await self._write(lambda move: dependencies.report(move, session, reports))
         return self._peek(lambda move: dependencies.outlooks_of(move, reports))
 
-    async def outlooks(self) -> list[Outlook]:
+    async def outlooks(self) -> list[DependencyState]:
         return self._peek(dependencies.outlooks)
 
     async def swap_breaker(
@@ -420,7 +436,7 @@ class SqliteStore(Looking, Hints):
             await self._wake_crowds()
         return swapped
 
-    async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[Refusal | None]:
+    async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[QuotaRefusal | None]:
         return await self._write(lambda move: limits.charge(move, charges))
 
     async def usage(self, scope: str) -> dict[str, int]:
@@ -447,7 +463,7 @@ class SqliteStore(Looking, Hints):
         return await self._write(lambda move: schedules.forget_schedule(move, name))
 
     # -- waking -----------------------------------------------------------------------------------------------------
-    def _listen(self, question: Callable[[Bell], T]) -> T:
+    def _listen(self, question: Callable[[Notifier], T]) -> T:
         try:
             return question(self._open_bell())
         except sqlite3.Error as error:
@@ -462,13 +478,13 @@ class SqliteStore(Looking, Hints):
     async def _wait_until(self, happened: Callable[[], bool], timeout: float) -> None:
         await self._open_bell().wait(happened, timeout)
 
-    def _open_bell(self) -> Bell:
+    def _open_bell(self) -> Notifier:
         if self._bell is None:
             raise StoreError("the store is not open; use `async with app:`")
         return self._bell
 
-    def heart(self) -> Heart:
-        return SqliteHeart(self._beat)
+    def heart(self) -> HeartbeatConnection:
+        return SqliteHeartbeat(self._beat)
 
     def _beat(self, session: Session) -> bool:
         return self._writer is not None and self._writer.run_sync(

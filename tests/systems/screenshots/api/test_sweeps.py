@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.engine.engine import Engine
-from holdfast.maintenance.tasks import Duties
+from holdfast.maintenance.tasks import Maintenance
 from holdfast.testing import ManualClock, app_in_memory
 from systems.screenshots.settings import Settings
 from systems.screenshots.tasks import SCREENSHOT, build
@@ -46,7 +46,7 @@ async def test_a_sweep_takes_back_a_hundred_stuck_jobs_and_comes_every_five_minu
     clock = ManualClock()
     with app_in_memory(made(tmp_path), clock=clock) as app:
         engine = await app.engine()
-        duties = Duties(engine)
+        duties = Maintenance(engine)
         await duties.turn()  # as its worker starts: from here on every five minutes
         await hold(engine, 250)
         seen = []
@@ -74,7 +74,7 @@ async def test_interval_and_batch_of_the_sweep_are_settings(tmp_path: Path) -> N
     )
     with app_in_memory(app, clock=clock):
         engine = await app.engine()
-        duties = Duties(engine)
+        duties = Maintenance(engine)
         await duties.turn()
         await hold(engine, 5)
         clock.advance(timedelta(seconds=119))
@@ -98,7 +98,7 @@ async def test_jobs_that_are_due_later_are_looked_for_each_second(tmp_path: Path
             return await promote(limit)
 
         engine.store.promote = look  # type: ignore[method-assign]
-        began, duties = clock.monotonic(), Duties(engine)
+        began, duties = clock.monotonic(), Maintenance(engine)
         for _ in range(5):
             await duties.turn()
             clock.advance(timedelta(seconds=1))
@@ -121,5 +121,5 @@ async def test_what_is_due_and_not_in_line_after_its_interval_is_told(tmp_path: 
         await app.pause("retries", kind="duty")
         assert await late() == [False, False]  # somebody wants it so
         await app.resume("retries", kind="duty")
-        await Duties(await app.engine()).turn()
+        await Maintenance(await app.engine()).turn()
         assert await late() == [False, False]
