@@ -55,7 +55,7 @@ client is nearly as fast as the processor lets it be, and there is not five time
 a commit takes {slow} ms more, as on many a disk of a server: SQLite's syncs are held up by strace, PostgreSQL's by `commit_delay`.
 
 A page of 50 among a million jobs, by any filter, first pages and pages from the middle: 28 ms at the worst (p95) on SQLite, 26 ms
-on PostgreSQL, where 50 ms are allowed (`python -m benchmarks.lists sqlite`, `… postgres`). That five hundred streams are served by one reader of the log is a test: `tests/http/test_stream.py`.
+on PostgreSQL, where 50 ms are allowed (`python -m benchmarks.lists sqlite`, `… postgres`). That five hundred streams are served by one reader of the log is a test: `tests/server/test_stream.py`.
 """
 Found = dict[tuple[str, int], list[float]]
 CLIENTS = (1, 100)

@@ -55,7 +55,7 @@ SERVICES = {
 #: Tests that share servers, or what is kept there, or what they compute: all of a module run in one process, in their order.
 TOGETHER = (
     "tests/client/",
-    "tests/http/",
+    "tests/server/",
     "tests/systems/",
     "tests/unit/simulate/",
     "tests/unit/test_seams.py",

@@ -125,7 +125,7 @@ async def _until_ended(app: Holdfast, jobs: int, patience: float) -> dict[str, i
 async def _until_open(app: Holdfast, deadline: float) -> float:
     """When the breaker was seen open."""
     while time.monotonic() < deadline:
-        if any(outlook.breaker.state == "open" for outlook in await app.breakers()):
+        if any(state_of_dependency.breaker.state == "open" for state_of_dependency in await app.breakers()):
             return time.monotonic()
         await asyncio.sleep(0.05)
     raise TimeoutError("the breaker did not open while the service was down")

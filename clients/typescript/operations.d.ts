@@ -54,7 +54,7 @@ export interface BreakerView {
 }
 
 export interface Breakers {
-  breakers: Array<OutlookView>;
+  breakers: Array<DependencyView>;
 }
 
 export interface CheckView {
@@ -65,11 +65,6 @@ export interface CheckView {
   /** From where on it is worth a word. */
   threshold: unknown;
   text: string;
-}
-
-export interface Counted {
-  dry_run: boolean;
-  matched: number;
 }
 
 export interface DeadLetterGroupView {
@@ -111,11 +106,27 @@ export interface DeadLetterView {
   args?: unknown;
 }
 
-export interface DiscardAsked {
-  reason: string;
+export interface DependencyView {
+  /** With its shard: name#shard. */
+  dependency: string;
+  state: string;
+  version: number;
+  since: string | null;
+  opened_at: string | null;
+  next_trial_at: string | null;
+  reopens: number;
+  votes: number;
+  callers: number;
+  limit: number;
+  in_flight: number;
+  latency_seconds: number | null;
+  calls: number;
+  failures: number;
 }
 
-export type Doing = "redrive" | "discard" | "retry" | "cancel";
+export interface DiscardRequest {
+  reason: string;
+}
 
 export interface EnqueuedPage {
   jobs: Array<EnqueuedView>;
@@ -150,7 +161,7 @@ export interface ExplanationView {
   expected_at: string | null;
 }
 
-export interface Forgotten {
+export interface ForgottenSchedule {
   name: string;
   forgotten: boolean;
 }
@@ -176,10 +187,49 @@ export interface Holds {
   holds: Array<HeldView>;
 }
 
+export interface InboundWebhookRequest {
+  /** Whose jobs it may retry. A key of an owner may leave it out. */
+  owner?: string | null;
+  /** Why; on record with what was done. */
+  description?: string;
+}
+
 export interface JobPage {
   jobs: Array<JobView>;
   /** The cursor to the next page; null: this was the last. */
   next: string | null;
+}
+
+/** A call of a task, to be done later. */
+export interface JobRequest {
+  /** Which task; one that this app declares, and opens to keys of owners by `http=True` if yours is one. */
+  task: string;
+  /** Its arguments by name, checked as the task declares them. */
+  args?: Record<string, unknown>;
+  /** Whose job it is. A key of an owner may leave it out. */
+  owner?: string | null;
+  /** A number, or the name of a level: low, normal, high. */
+  priority?: number | "low" | "normal" | "high";
+  /** Instead of the task's own. A key of an owner names only declared ones. */
+  queue?: string | null;
+  /** Of the service it calls. Not for keys of owners. */
+  shard?: string | null;
+  /** Not before this moment. */
+  run_at?: string | null;
+  /** Not before this much time has passed. */
+  delay?: string | null;
+  /** By when it must be done: a moment or a duration. */
+  deadline?: string | null;
+  /** How late it may start and still be of use. */
+  start_within?: string | null;
+  /** A twin of this key stands in for the new job. */
+  dedupe_key?: string | null;
+  /** How long a complete twin does. */
+  dedupe_for?: string | null;
+  /** Jobs of one key run one at a time. */
+  key?: string | null;
+  tags?: Array<string>;
+  max_attempts?: number | null;
 }
 
 /** A job as everyone sees it. */
@@ -215,12 +265,27 @@ export interface JobView {
   is_retryable: boolean;
   /** Only of one job, not in lists; large ones are at /result. */
   result: unknown;
-  artefact: string | null;
+  artifact: string | null;
   tags: Array<string>;
   progress: Record<string, unknown> | null;
   key: string | null;
   /** Only with `include=args`; values of secret names are hidden. */
   args?: unknown;
+}
+
+/** Many calls: all are stored, or none. */
+export interface JobsRequest {
+  jobs: Array<JobRequest>;
+}
+
+export interface KeyRequest {
+  role: Role;
+  /** For the role owner: whose jobs it reaches. */
+  owner?: string | null;
+  /** What people call it. */
+  name?: string;
+  /** After it the key ends; null: it does not. */
+  lasts?: string | null;
 }
 
 export interface KeyView {
@@ -274,10 +339,9 @@ export interface LateResults {
 
 export type Level = "pass" | "warn" | "fail";
 
-export interface MessageMoved {
-  id: string;
-  /** waiting, parked, or discarded: then it is gone. */
-  standing: string;
+export interface MatchCount {
+  dry_run: boolean;
+  matched: number;
 }
 
 export interface MessagePage {
@@ -285,13 +349,15 @@ export interface MessagePage {
   next: string | null;
 }
 
+export type MessageState = "waiting" | "published" | "parked";
+
 export interface MessageView {
   /** The order in which they were stored. */
   number: number;
   id: string;
   topic: string;
   key: string | null;
-  standing: Standing;
+  standing: MessageState;
   /** That failed. */
   tries: number;
   /** Of the last try, or why it is parked. */
@@ -305,63 +371,38 @@ export interface MessageView {
   settled_at: string | null;
 }
 
-export interface Moved {
+export interface MessageWithBody {
+  /** The order in which they were stored. */
+  number: number;
+  id: string;
+  topic: string;
+  key: string | null;
+  standing: MessageState;
+  /** That failed. */
+  tries: number;
+  /** Of the last try, or why it is parked. */
+  error: string | null;
+  /** Of its body. */
+  bytes: number;
+  headers: Record<string, string>;
+  created_at: string;
+  not_before: string | null;
+  /** When it was published or parked. */
+  settled_at: string | null;
+  /** As text; what is none, as hexadecimal digits. */
+  body: string;
+  is_text: boolean;
+}
+
+export interface MovedJob {
   id: string;
   state: string;
 }
 
-export interface NewInbound {
-  /** Whose jobs it may retry. A key of an owner may leave it out. */
-  owner?: string | null;
-  /** Why; on record with what was done. */
-  description?: string;
-}
-
-/** A call of a task, to be done later. */
-export interface NewJob {
-  /** Which task; one that this app declares, and opens to keys of owners by `http=True` if yours is one. */
-  task: string;
-  /** Its arguments by name, checked as the task declares them. */
-  args?: Record<string, unknown>;
-  /** Whose job it is. A key of an owner may leave it out. */
-  owner?: string | null;
-  /** A number, or the name of a level: low, normal, high. */
-  priority?: number | "low" | "normal" | "high";
-  /** Instead of the task's own. A key of an owner names only declared ones. */
-  queue?: string | null;
-  /** Of the service it calls. Not for keys of owners. */
-  shard?: string | null;
-  /** Not before this moment. */
-  run_at?: string | null;
-  /** Not before this much time has passed. */
-  delay?: string | null;
-  /** By when it must be done: a moment or a duration. */
-  deadline?: string | null;
-  /** How late it may start and still be of use. */
-  start_within?: string | null;
-  /** A twin of this key stands in for the new job. */
-  dedupe_key?: string | null;
-  /** How long a complete twin does. */
-  dedupe_for?: string | null;
-  /** Jobs of one key run one at a time. */
-  key?: string | null;
-  tags?: Array<string>;
-  max_attempts?: number | null;
-}
-
-/** Many calls: all are stored, or none. */
-export interface NewJobs {
-  jobs: Array<NewJob>;
-}
-
-export interface NewKey {
-  role: Role;
-  /** For the role owner: whose jobs it reaches. */
-  owner?: string | null;
-  /** What people call it. */
-  name?: string;
-  /** After it the key ends; null: it does not. */
-  lasts?: string | null;
+export interface MovedMessage {
+  id: string;
+  /** waiting, parked, or discarded: then it is gone. */
+  standing: string;
 }
 
 export interface NewKeyView {
@@ -377,9 +418,33 @@ export interface NewKeyView {
   secret: string;
 }
 
-export interface NewOperation {
-  doing: Doing;
-  where: Where;
+export type OperationAction = "redrive" | "discard" | "retry" | "cancel";
+
+/** Which jobs (retry, cancel) or dead letters (redrive, discard); all that is given must match, nothing given is all. */
+export interface OperationFilter {
+  ids?: Array<string> | null;
+  state?: Array<State> | null;
+  task?: Array<string> | null;
+  queue?: Array<string> | null;
+  owner?: string | null;
+  tag?: string | null;
+  key?: string | null;
+  error_code?: string | null;
+  created_after?: string | null;
+  created_before?: string | null;
+  /** Of dead letters: the code they were buried with. */
+  reason?: Array<string> | null;
+  /** Of dead letters: their cause. */
+  fingerprint?: string | null;
+  died_after?: string | null;
+  died_before?: string | null;
+  /** With the engine's own jobs, which are left out unless they are named. */
+  internal?: boolean | null;
+}
+
+export interface OperationRequest {
+  doing: OperationAction;
+  where: OperationFilter;
   /** At most so many a second. */
   rate?: number | null;
   /** Of redrive: another queue than their own. */
@@ -388,36 +453,6 @@ export interface NewOperation {
   reason?: string;
   /** Only count what matches. */
   dry_run?: boolean;
-}
-
-export interface NewSecret {
-  id: string;
-  /** It is not told of events; its messages ask for retries. */
-  inbound: boolean;
-  url: string;
-  /** Kinds of events; none: the ends of jobs. */
-  events: Array<string>;
-  /** Whose jobs it is about; null: everybody's. */
-  owner: string | null;
-  description: string;
-  created_at: string;
-  failing_since: string | null;
-  disabled_at: string | null;
-  disabled_reason: string | null;
-  /** How many are valid: two during a rotation. */
-  secrets: number;
-  /** Shown now and never again. */
-  secret: string;
-}
-
-export interface NewWebhook {
-  url: string;
-  /** Kinds of events; none: the ends of jobs; "*": all. */
-  events?: Array<string>;
-  /** Whose jobs. A key of an owner may leave it out. */
-  owner?: string | null;
-  /** Why; on record with what was done. */
-  description?: string;
 }
 
 export interface OperationView {
@@ -445,24 +480,6 @@ export interface Operations {
   operations: Array<OperationView>;
 }
 
-export interface OutlookView {
-  /** With its shard: name#shard. */
-  dependency: string;
-  state: string;
-  version: number;
-  since: string | null;
-  opened_at: string | null;
-  next_trial_at: string | null;
-  reopens: number;
-  votes: number;
-  callers: number;
-  limit: number;
-  in_flight: number;
-  latency_seconds: number | null;
-  calls: number;
-  failures: number;
-}
-
 /** Days and months are of UTC. */
 export interface OwnerView {
   owner: string;
@@ -479,7 +496,7 @@ export interface Owners {
   owners: Array<OwnerView>;
 }
 
-export interface PauseAsked {
+export interface PauseRequest {
   /** After it, work resumes by itself; null: when resumed. */
   duration?: string | null;
   /** Why; on record with what was done. */
@@ -487,7 +504,7 @@ export interface PauseAsked {
 }
 
 /** What to pause: a queue, task, lane, dependency, schedule or duty. */
-export interface PauseScope {
+export interface PauseScopeRequest {
   /** After it, work resumes by itself; null: when resumed. */
   duration?: string | null;
   /** Why; on record with what was done. */
@@ -496,7 +513,7 @@ export interface PauseScope {
   name: string;
 }
 
-export interface PauseTypes {
+export interface PauseTypesRequest {
   /** After it they resume by themselves; null: when resumed. */
   duration?: string | null;
   types?: Array<Type>;
@@ -515,10 +532,10 @@ export interface PausedTypes {
   duration: string | null;
 }
 
-export interface Processed {
-  found: number;
-  /** Taken back from their workers: retried, or dead letters. */
-  processed: number;
+export interface PeriodUsage {
+  used: number;
+  /** null: no bound, and then its use is not counted. */
+  limit: number | null;
 }
 
 export type Progress = "running" | "done" | "cancelled" | "failed";
@@ -538,21 +555,27 @@ export interface Queues {
 }
 
 export interface QuotaView {
-  day: Used;
-  month: Used;
+  day: PeriodUsage;
+  month: PeriodUsage;
 }
 
-export interface Reason {
+export interface ReasonRequest {
   /** Why; on record with what was done. */
   reason?: string;
 }
 
-export interface RedriveAsked {
+export interface ReclaimedJobs {
+  found: number;
+  /** Taken back from their workers: retried, or dead letters. */
+  processed: number;
+}
+
+export interface RedriveRequest {
   /** Another queue than its own. A key of an owner names only declared ones. */
   to_queue?: string | null;
 }
 
-export interface ReplayAsked {
+export interface ReplayRequest {
   /** Behind this event … */
   after?: string;
   /** … and before this one; null: up to now. */
@@ -565,7 +588,7 @@ export interface ResultView {
   result: unknown;
 }
 
-export interface ResumeTypes {
+export interface ResumeTypesRequest {
   types?: Array<Type>;
 }
 
@@ -587,31 +610,31 @@ export interface Retried {
   queue_position: number;
 }
 
-export interface RetryAsked {
+export interface RetryRequest {
   /** Forget this step and every one recorded after it. */
   from_step?: string | null;
   /** Call it with these instead, all of them by name. Its steps are forgotten, unless from_step says which. */
   args?: Record<string, unknown> | null;
 }
 
-export interface RevokeAsked {
+export interface RevokeKeyRequest {
   /** Not now, but after this while. */
   after?: string | null;
 }
 
-export interface Revoked {
+export interface RevokedKey {
   id: string;
   revoked: boolean;
 }
 
 export type Role = "viewer" | "owner" | "operator" | "admin";
 
-export interface RotateAsked {
+export interface RotateKeyRequest {
   /** How long the old key stays good beside the new one. */
   overlap?: string;
 }
 
-export interface RotateSecretAsked {
+export interface RotateSecretRequest {
   /** The old secret stays valid for 24 hours, or until it is retired. */
   keep_old?: boolean;
 }
@@ -630,18 +653,20 @@ export interface Schedules {
   schedules: Array<ScheduleView>;
 }
 
-export interface ScopeAsked {
+export type ScopeKind = "queue" | "task" | "lane" | "dependency" | "schedule" | "maintenance";
+
+export interface ScopeRequest {
   kind: ScopeKind;
   name: string;
 }
 
-export type ScopeKind = "queue" | "task" | "lane" | "dependency" | "schedule" | "duty";
-
-export type Standing = "waiting" | "published" | "parked";
-
 export type State = "queued" | "processing" | "complete" | "failed" | "cancelled";
 
-export interface StuckAsked {
+export interface StuckJobs {
+  jobs: Array<StuckView>;
+}
+
+export interface StuckQuery {
   /** Instead of what each task says. */
   longer_than?: string | null;
   /** Only these. Default: all. */
@@ -651,10 +676,6 @@ export interface StuckAsked {
   /** Only these jobs. Default: all. */
   ids?: Array<string>;
   limit?: number;
-}
-
-export interface StuckJobs {
-  jobs: Array<StuckView>;
 }
 
 export interface StuckView {
@@ -688,14 +709,18 @@ export interface Topics {
 
 export type Type = "STUCK_JOBS" | "FAILED_JOBS" | "DELAYED_JOBS";
 
-export interface Used {
-  used: number;
-  /** null: no bound, and then its use is not counted. */
-  limit: number | null;
-}
-
 export interface WebhookPage {
   webhooks: Array<WebhookView>;
+}
+
+export interface WebhookRequest {
+  url: string;
+  /** Kinds of events; none: the ends of jobs; "*": all. */
+  events?: Array<string>;
+  /** Whose jobs. A key of an owner may leave it out. */
+  owner?: string | null;
+  /** Why; on record with what was done. */
+  description?: string;
 }
 
 export interface WebhookView {
@@ -716,49 +741,24 @@ export interface WebhookView {
   secrets: number;
 }
 
-/** Which jobs (retry, cancel) or dead letters (redrive, discard); all that is given must match, nothing given is all. */
-export interface Where {
-  ids?: Array<string> | null;
-  state?: Array<State> | null;
-  task?: Array<string> | null;
-  queue?: Array<string> | null;
-  owner?: string | null;
-  tag?: string | null;
-  key?: string | null;
-  error_code?: string | null;
-  created_after?: string | null;
-  created_before?: string | null;
-  /** Of dead letters: the code they were buried with. */
-  reason?: Array<string> | null;
-  /** Of dead letters: their cause. */
-  fingerprint?: string | null;
-  died_after?: string | null;
-  died_before?: string | null;
-  /** With the engine's own jobs, which are left out unless they are named. */
-  internal?: boolean | null;
-}
-
-export interface WholeMessage {
-  /** The order in which they were stored. */
-  number: number;
+export interface WebhookWithSecret {
   id: string;
-  topic: string;
-  key: string | null;
-  standing: Standing;
-  /** That failed. */
-  tries: number;
-  /** Of the last try, or why it is parked. */
-  error: string | null;
-  /** Of its body. */
-  bytes: number;
-  headers: Record<string, string>;
+  /** It is not told of events; its messages ask for retries. */
+  inbound: boolean;
+  url: string;
+  /** Kinds of events; none: the ends of jobs. */
+  events: Array<string>;
+  /** Whose jobs it is about; null: everybody's. */
+  owner: string | null;
+  description: string;
   created_at: string;
-  not_before: string | null;
-  /** When it was published or parked. */
-  settled_at: string | null;
-  /** As text; what is none, as hexadecimal digits. */
-  body: string;
-  is_text: boolean;
+  failing_since: string | null;
+  disabled_at: string | null;
+  disabled_reason: string | null;
+  /** How many are valid: two during a rotation. */
+  secrets: number;
+  /** Shown now and never again. */
+  secret: string;
 }
 
 export interface WorkerView {
@@ -889,7 +889,7 @@ export interface GetDeadLetterQuery {
 export interface ListMessagesQuery {
   topic?: string | null;
   key?: string | null;
-  standing?: Standing | null;
+  standing?: MessageState | null;
   /** `next` of the page before; leave it out at first. */
   cursor?: string | null;
   /** At most this many; a page never holds more than 500. */
@@ -921,13 +921,13 @@ export interface ListStuckJobsQuery {
 /** The operations of the API. */
 export declare class Operations {
   /** Enqueue a job */
-  enqueueJob(body: NewJob, options?: NamedOptions): Promise<EnqueuedView>;
+  enqueueJob(body: JobRequest, options?: NamedOptions): Promise<EnqueuedView>;
 
   /** Jobs by filter, newest first */
   listJobs(query?: ListJobsQuery, options?: CallOptions): Promise<JobPage>;
 
   /** Enqueue many jobs, all or none */
-  enqueueJobs(body: NewJobs, options?: NamedOptions): Promise<EnqueuedPage>;
+  enqueueJobs(body: JobsRequest, options?: NamedOptions): Promise<EnqueuedPage>;
 
   /** One job */
   getJob(jobId: string, query?: GetJobQuery, options?: CallOptions): Promise<JobView>;
@@ -948,13 +948,13 @@ export declare class Operations {
   explainJob(jobId: string, options?: CallOptions): Promise<ExplanationView>;
 
   /** Run a failed, cancelled, waiting or stuck job now */
-  retryJob(jobId: string, body?: RetryAsked, options?: GuardedOptions & NamedOptions): Promise<Retried>;
+  retryJob(jobId: string, body?: RetryRequest, options?: GuardedOptions & NamedOptions): Promise<Retried>;
 
   /** Cancel a queued or running job */
-  cancelJob(jobId: string, body?: Reason, options?: GuardedOptions & NamedOptions): Promise<Moved>;
+  cancelJob(jobId: string, body?: ReasonRequest, options?: GuardedOptions & NamedOptions): Promise<MovedJob>;
 
   /** Do it to everything that matches */
-  beginOperation(body: NewOperation, options?: NamedOptions): Promise<Counted | OperationView>;
+  beginOperation(body: OperationRequest, options?: NamedOptions): Promise<MatchCount | OperationView>;
 
   /** Operations, newest first */
   listOperations(query?: ListOperationsQuery, options?: CallOptions): Promise<Operations>;
@@ -975,10 +975,10 @@ export declare class Operations {
   getDeadLetter(jobId: string, query?: GetDeadLetterQuery, options?: CallOptions): Promise<DeadLetterView>;
 
   /** Give it another life */
-  redriveDeadLetter(jobId: string, body?: RedriveAsked, options?: GuardedOptions & NamedOptions): Promise<Moved>;
+  redriveDeadLetter(jobId: string, body?: RedriveRequest, options?: GuardedOptions & NamedOptions): Promise<MovedJob>;
 
   /** Strike it; its job stays failed */
-  discardDeadLetter(jobId: string, body: DiscardAsked, options?: GuardedOptions & NamedOptions): Promise<Moved>;
+  discardDeadLetter(jobId: string, body: DiscardRequest, options?: GuardedOptions & NamedOptions): Promise<MovedJob>;
 
   /** How topics stand in which a message waits or is parked */
   listTopics(options?: CallOptions): Promise<Topics>;
@@ -987,16 +987,16 @@ export declare class Operations {
   listMessages(query?: ListMessagesQuery, options?: CallOptions): Promise<MessagePage>;
 
   /** One message, with its body */
-  getMessage(messageId: string, options?: CallOptions): Promise<WholeMessage>;
+  getMessage(messageId: string, options?: CallOptions): Promise<MessageWithBody>;
 
   /** Deliver a published or parked one once more, under its id */
-  replayMessage(messageId: string, options?: NamedOptions): Promise<MessageMoved>;
+  replayMessage(messageId: string, options?: NamedOptions): Promise<MovedMessage>;
 
   /** Take a waiting one out of line until it is replayed */
-  parkMessage(messageId: string, body: DiscardAsked, options?: NamedOptions): Promise<MessageMoved>;
+  parkMessage(messageId: string, body: DiscardRequest, options?: NamedOptions): Promise<MovedMessage>;
 
   /** Give a parked one up, for good */
-  discardMessage(messageId: string, body: DiscardAsked, options?: NamedOptions): Promise<MessageMoved>;
+  discardMessage(messageId: string, body: DiscardRequest, options?: NamedOptions): Promise<MovedMessage>;
 
   /** How queues stand */
   listQueues(query?: ListQueuesQuery, options?: CallOptions): Promise<Queues>;
@@ -1008,13 +1008,13 @@ export declare class Operations {
   listHolds(options?: CallOptions): Promise<Holds>;
 
   /** Start nothing more of it */
-  pauseScope(body: PauseScope, options?: NamedOptions): Promise<Paused>;
+  pauseScope(body: PauseScopeRequest, options?: NamedOptions): Promise<Paused>;
 
   /** End a pause */
-  resumeScope(body: ScopeAsked, options?: NamedOptions): Promise<Resumed>;
+  resumeScope(body: ScopeRequest, options?: NamedOptions): Promise<Resumed>;
 
   /** Pause a queue */
-  pauseQueue(name: string, body?: PauseAsked, options?: NamedOptions): Promise<Paused>;
+  pauseQueue(name: string, body?: PauseRequest, options?: NamedOptions): Promise<Paused>;
 
   /** Resume a queue */
   resumeQueue(name: string, options?: NamedOptions): Promise<Resumed>;
@@ -1023,28 +1023,28 @@ export declare class Operations {
   listBreakers(options?: CallOptions): Promise<Breakers>;
 
   /** One dependency */
-  getBreaker(name: string, options?: CallOptions): Promise<OutlookView>;
+  getBreaker(name: string, options?: CallOptions): Promise<DependencyView>;
 
   /** Hold back all calls to it, for a time or its cooldown; then trials begin */
-  openBreaker(name: string, body?: PauseAsked, options?: GuardedOptions & NamedOptions): Promise<BreakerView>;
+  openBreaker(name: string, body?: PauseRequest, options?: GuardedOptions & NamedOptions): Promise<BreakerView>;
 
   /** Let calls to it begin again, without trials */
-  closeBreaker(name: string, body?: Reason, options?: GuardedOptions & NamedOptions): Promise<BreakerView>;
+  closeBreaker(name: string, body?: ReasonRequest, options?: GuardedOptions & NamedOptions): Promise<BreakerView>;
 
   /** Let its trials begin now */
-  tryBreaker(name: string, body?: Reason, options?: GuardedOptions & NamedOptions): Promise<BreakerView>;
+  tryBreaker(name: string, body?: ReasonRequest, options?: GuardedOptions & NamedOptions): Promise<BreakerView>;
 
   /** When schedules tick */
   listSchedules(options?: CallOptions): Promise<Schedules>;
 
   /** Enqueue nothing more by it */
-  pauseSchedule(name: string, body?: PauseAsked, options?: NamedOptions): Promise<Paused>;
+  pauseSchedule(name: string, body?: PauseRequest, options?: NamedOptions): Promise<Paused>;
 
   /** End its pause */
   resumeSchedule(name: string, options?: NamedOptions): Promise<Resumed>;
 
   /** Remove one that no code declares any more; a declared one begins again with its next tick */
-  forgetSchedule(name: string, options?: NamedOptions): Promise<Forgotten>;
+  forgetSchedule(name: string, options?: NamedOptions): Promise<ForgottenSchedule>;
 
   /** The owners that the policy file names */
   listOwners(options?: CallOptions): Promise<Owners>;
@@ -1062,37 +1062,37 @@ export declare class Operations {
   listStuckJobs(query?: ListStuckJobsQuery, options?: CallOptions): Promise<StuckJobs>;
 
   /** The same, by more than fits in a URL */
-  searchStuckJobs(body?: StuckAsked, options?: CallOptions): Promise<StuckJobs>;
+  searchStuckJobs(body?: StuckQuery, options?: CallOptions): Promise<StuckJobs>;
 
   /** Take stuck jobs back from their workers */
-  processStuckJobs(body?: StuckAsked, options?: NamedOptions): Promise<Processed>;
+  processStuckJobs(body?: StuckQuery, options?: NamedOptions): Promise<ReclaimedJobs>;
 
   /** Hold what moves jobs by itself */
-  pauseRetryScheduler(body?: PauseTypes, options?: NamedOptions): Promise<PausedTypes>;
+  pauseRetryScheduler(body?: PauseTypesRequest, options?: NamedOptions): Promise<PausedTypes>;
 
   /** Let it go on */
-  resumeRetryScheduler(body?: ResumeTypes, options?: NamedOptions): Promise<ResumedTypes>;
+  resumeRetryScheduler(body?: ResumeTypesRequest, options?: NamedOptions): Promise<ResumedTypes>;
 
   /** All keys, those that ended too; oldest first */
   listKeys(options?: CallOptions): Promise<Keys>;
 
   /** Make a key */
-  createKey(body: NewKey, options?: NamedOptions): Promise<NewKeyView>;
+  createKey(body: KeyRequest, options?: NamedOptions): Promise<NewKeyView>;
 
   /** End a key; other servers may believe it for some seconds more */
-  revokeKey(keyId: string, body?: RevokeAsked, options?: NamedOptions): Promise<Revoked>;
+  revokeKey(keyId: string, body?: RevokeKeyRequest, options?: NamedOptions): Promise<RevokedKey>;
 
   /** Make a key in the place of another, which stays good for a while */
-  rotateKey(keyId: string, body?: RotateAsked, options?: NamedOptions): Promise<NewKeyView>;
+  rotateKey(keyId: string, body?: RotateKeyRequest, options?: NamedOptions): Promise<NewKeyView>;
 
   /** Webhooks, oldest first */
   listWebhooks(options?: CallOptions): Promise<WebhookPage>;
 
   /** Tell a URL of what happens */
-  createWebhook(body: NewWebhook, options?: NamedOptions): Promise<NewSecret>;
+  createWebhook(body: WebhookRequest, options?: NamedOptions): Promise<WebhookWithSecret>;
 
   /** Let others ask for retries by signed messages */
-  createInboundWebhook(body?: NewInbound, options?: NamedOptions): Promise<NewSecret>;
+  createInboundWebhook(body?: InboundWebhookRequest, options?: NamedOptions): Promise<WebhookWithSecret>;
 
   /** One webhook */
   getWebhook(webhookId: string, options?: CallOptions): Promise<WebhookView>;
@@ -1101,7 +1101,7 @@ export declare class Operations {
   removeWebhook(webhookId: string, options?: CallOptions): Promise<void>;
 
   /** Make a new secret; for 24 hours messages are signed with both */
-  rotateWebhookSecret(webhookId: string, body?: RotateSecretAsked, options?: NamedOptions): Promise<NewSecret>;
+  rotateWebhookSecret(webhookId: string, body?: RotateSecretRequest, options?: NamedOptions): Promise<WebhookWithSecret>;
 
   /** End a rotation: only the newest secret stays valid */
   retireWebhookSecret(webhookId: string, options?: NamedOptions): Promise<WebhookView>;
@@ -1116,7 +1116,7 @@ export declare class Operations {
   testWebhook(webhookId: string, options?: NamedOptions): Promise<TestSent>;
 
   /** Begin to send events again; an operation of workers */
-  replayWebhook(webhookId: string, body?: ReplayAsked, options?: NamedOptions): Promise<OperationView>;
+  replayWebhook(webhookId: string, body?: ReplayRequest, options?: NamedOptions): Promise<OperationView>;
 
   /** 200: the process answers. */
   getLiveness(options?: CallOptions): Promise<string>;

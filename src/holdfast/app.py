@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast import collector
+from holdfast import gc_tuning
 from holdfast.credits.verbs import EVERY as CREDITS_EVERY
 from holdfast.credits.verbs import Credits
 from holdfast.declaring import Declaring
@@ -116,7 +116,7 @@ class Holdfast(Declaring, Relaying, Verbs):
         self._clock, self._rng, self._ids = clock or SystemClock(), rng or SystemRng(), SystemIds()
         self._threads = SystemThreads()
         self._given_store, self._given_calls = store, calls
-        self._artefacts: ArtifactBackend | None = (
+        self._artifacts: ArtifactBackend | None = (
             None  #: made when it is needed, where the settings name a place
         )
         self._open_nothing()
@@ -156,7 +156,7 @@ class Holdfast(Declaring, Relaying, Verbs):
         except BaseException:
             await store.close()
             raise
-        given = self._find_artefacts(), self.admission, self.observers, self._calls
+        given = self._find_artifacts(), self.admission, self.observers, self._calls
         engine = Engine(
             store,
             self.tasks,
@@ -202,10 +202,10 @@ class Holdfast(Declaring, Relaying, Verbs):
     def _calls(self) -> OutboundCalls:
         return self._given_calls or make_outbound(self.settings.outbound_allow)
 
-    def _find_artefacts(self) -> ArtifactBackend | None:
-        if self._artefacts is None and self.settings.artefacts is not None:
-            self._artefacts = make_artifacts(self.settings.artefacts)
-        return self._artefacts
+    def _find_artifacts(self) -> ArtifactBackend | None:
+        if self._artifacts is None and self.settings.artifacts is not None:
+            self._artifacts = make_artifacts(self.settings.artifacts)
+        return self._artifacts
 
     async def close(self) -> None:
         await self._engines.close()
@@ -215,7 +215,7 @@ class Holdfast(Declaring, Relaying, Verbs):
         """Another *store* and *clock* inside the block, for tests; afterwards everything is as it was."""
         before = self.__dict__.copy()
         self.url, self._given_store, self._clock = "memory://", store, clock
-        self._artefacts = make_artifacts("memory://") if self.settings.artefacts else None
+        self._artifacts = make_artifacts("memory://") if self.settings.artifacts else None
         self._open_nothing()
         try:
             yield self
@@ -349,7 +349,7 @@ class Holdfast(Declaring, Relaying, Verbs):
         return self._metrics
 
     def serve_metrics(self, port: int, host: str = "127.0.0.1") -> AbstractAsyncContextManager[int]:
-        """Answer `/metrics`, `/livez`, `/readyz` and `/duties` on *port* inside the block, as a worker does by
+        """Answer `/metrics`, `/livez`, `/readyz` and `/maintenance` on *port* inside the block, as a worker does by
         `--metrics-port`; gives the port (of 0: the one that was found free)."""
         from holdfast.metrics.port import Port
 
@@ -372,7 +372,7 @@ class Holdfast(Declaring, Relaying, Verbs):
         *,
         concurrency: int | None = None,
         queues: Sequence[str] | None = None,
-        duties: bool = True,
+        maintenance: bool = True,
         until_idle: bool = False,
         handle_signals: bool = False,
         relay: bool = False,
@@ -413,23 +413,26 @@ class Holdfast(Declaring, Relaying, Verbs):
             if handle_signals:  # the process is ours
                 stop_on_signals(worker.stop, stack, self._clock, self.settings.grace.total_seconds())
                 reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
-                collector.pass_by_what_is_there()
-            collector.come_seldom()
+                gc_tuning.freeze_imports()
+            gc_tuning.raise_threshold()
             if self._reloader.path is not None:
                 looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
                 stack.push_async_callback(_end, looking)
             if relay and self.topics:
                 relaying = asyncio.create_task(self.make_relay(engine).run(), name="relay")
                 stack.push_async_callback(_end, relaying)
-            await _run_together(worker, self._duties(engine) if duties else None)
+            await _run_together(worker, self._maintenance(engine) if maintenance else None)
 
-    async def run_duties(self, *, handle_signals: bool = False) -> None:
-        """Do the duties and no job, until cancelled or told to stop: for a house whose workers run with `duties=False`."""
+    async def run_maintenance(self, *, handle_signals: bool = False) -> None:
+        """Do the duties and no job, until cancelled or told to stop: for a house whose workers run with `maintenance=False`."""
         engine = await self.engine()
         for task in install_webhooks(self):
             self._reloader.adopt(task)
         async with AsyncExitStack() as stack:
-            chores, stopping = asyncio.create_task(self._duties(engine).run(), name="duties"), asyncio.Event()
+            chores, stopping = (
+                asyncio.create_task(self._maintenance(engine).run(), name="maintenance"),
+                asyncio.Event(),
+            )
             stack.push_async_callback(_end, chores)
             if handle_signals:
                 stop_on_signals(stopping.set, stack, self._clock)
@@ -441,17 +444,17 @@ class Holdfast(Declaring, Relaying, Verbs):
             await stopping.wait()
         log.info("scheduler.stopped")
 
-    def _duties(self, engine: Engine) -> Maintenance:
+    def _maintenance(self, engine: Engine) -> Maintenance:
         chores = Maintenance(engine, self.retention, self.schedules)
         chores.add("webhooks", DISPATCH_EVERY, Fanout(engine).run)
         notifying = NotifierFeed(engine, lambda: self.policies.notifiers)
         chores.add("notifiers", NOTIFY_EVERY, notifying.run, apart=True)
         if engine.broker is not None:
             chores.add("dispatch", HAND_OUT_EVERY, HandingOut(engine, engine.broker).run)
-        if self.errands.hook in self._hooks:
-            chores.add("errands", self.errands.every, lambda: self.errands.look(engine.store))
+        if self.external_tasks.hook in self._hooks:
+            chores.add("external_tasks", self.external_tasks.every, lambda: self.external_tasks.look(engine.store))
         if self.credits.hook in self._hooks:
-            chores.add("credits", CREDITS_EVERY, self.credits.keep_house)
+            chores.add("credits", CREDITS_EVERY, self.credits.run_maintenance)
         return chores
 
 
@@ -465,7 +468,7 @@ async def _end(task: asyncio.Task[Any]) -> None:
 
 
 async def _run_together(worker: Worker, chores: Maintenance | None) -> None:
-    housework = asyncio.create_task(chores.run(), name="duties") if chores else None
+    housework = asyncio.create_task(chores.run(), name="maintenance") if chores else None
     working = asyncio.create_task(worker.run(), name="worker")
     cancelled = False
     try:

@@ -57,6 +57,6 @@ def no_key() -> tuple[bytes, ...]:
     )
 
 
-def passing_key(random: Callable[[], bytes]) -> tuple[bytes, ...]:
+def temporary_key(random: Callable[[], bytes]) -> tuple[bytes, ...]:
     """Return a random key that lives as long as this process: for stores in memory."""
     return (random(),)

@@ -3,7 +3,7 @@
 On Holdfast's side nothing of Celery is needed: a task that Celery workers execute names its topic, and the engine tells them of
 its jobs, in the transaction that stores them and again when a message was lost:
 
-    @app.task(execute="outside", topic="shop.tasks", encode=for_celery("shop.ship"), deadline="20m")
+    @app.task(execute="external", topic="shop.tasks", encode=for_celery("shop.ship"), deadline="20m")
     async def ship(order: int) -> dict: ...
 
 The id of the task in Celery, and in its callbacks, is `<job id>.<generation>` (`split_external_task_id`). What belongs to no job is
@@ -103,8 +103,10 @@ def for_celery(task: str) -> Encode:
     """Errands as calls of this Celery *task*, with the arguments of the job by name. A worker drops one whose job is past its
     deadline."""
 
-    def encode(errand: ExternalTask) -> TaskMessage:
-        return encode_task(task, kwargs=errand.arguments, task_id=errand.id, expires=errand.deadline)
+    def encode(external_task: ExternalTask) -> TaskMessage:
+        return encode_task(
+            task, kwargs=external_task.arguments, task_id=external_task.id, expires=external_task.deadline
+        )
 
     return encode
 

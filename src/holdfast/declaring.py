@@ -58,7 +58,7 @@ class Declaring(ABC):
         self.codes: dict[str, ErrorCode] = {}  #: error codes of its own
         self._reloader = Reloader(policies)
         self.admission = Admission(lambda: self.policies)
-        self.errands = ExternalTasks(self.tasks, make_external_task_store)
+        self.external_tasks = ExternalTasks(self.tasks, make_external_task_store)
         self._lifespan: Lifespan | None = None
         self._middleware: list[Middleware] = []
         self._hooks: list[tuple[frozenset[Kind], Hook]] = []
@@ -102,7 +102,7 @@ class Declaring(ABC):
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:
         """Make a function a task. *execute* is "async" (on the loop), "thread" or "process"; by default an
         `async def` runs on the loop, a plain `def` in a thread, and a plain `def` with a *timeout* in a process,
-        because a thread cannot be stopped. "outside": no worker runs it; others do, and tell of it (`begin`, `end`). They are
+        because a thread cannot be stopped. "external": no worker runs it; others do, and tell of it (`begin`, `end`). They are
         told of its jobs by messages of *topic*, written by *encode*, and again when nobody has begun after *again_after*.
 
         *http* opens the task to keys of owners: they may enqueue, retry and redrive its jobs over HTTP. *check* is a function
@@ -122,8 +122,8 @@ class Declaring(ABC):
         self._reloader.adopt(task)
         if task.policy.price:
             self._sell()
-        if task.policy.topic is not None and self.errands.hook not in self._hooks:
-            self._hooks.append(self.errands.hook)
+        if task.policy.topic is not None and self.external_tasks.hook not in self._hooks:
+            self._hooks.append(self.external_tasks.hook)
         self.tasks[name] = task
         return task
 

@@ -77,7 +77,7 @@ class Desk(ABC):
         by: str = "api",
         rate: float | None = None,
         to_queue: str | None = None,
-        because: str = "",
+        reason: str = "",
         for_owner: str | None = None,
         dry_run: bool = False,
         **where: Any,
@@ -89,7 +89,7 @@ class Desk(ABC):
         belongs to this owner and reaches nobody else's jobs. *dry_run* begins nothing: only `matched` tells.
         """
         plan = operations.Plan(
-            doing, where, by=by, rate=rate, to_queue=to_queue, because=because, owner=for_owner
+            doing, where, by=by, rate=rate, to_queue=to_queue, reason=reason, owner=for_owner
         )
         return await operations.begin(await self.engine(), plan, dry_run=dry_run)
 
@@ -121,12 +121,12 @@ class Desk(ABC):
         limit: int = 100,
     ) -> list[StuckJob]:
         """Attempts that run on for too long while their worker lives, oldest first: for longer than the `stuck_after` of their
-        task, or than *longer_than*. A page that is full may not be all of them; what is taken back makes room for the next."""
+        task, or than *longer_than*. A page that is full may not be all of them; what is reclaimed makes room for the next."""
         where = job_filter(task=task, owner=owner, ids=ids)
         most = optional(longer_than)
         return await stuck.find_stuck(await self.engine(), where, longer_than=most, limit=limit)
 
-    async def take_back(self, jobs: Sequence[StuckJob], *, by: str = "api") -> int:
+    async def reclaim(self, jobs: Sequence[StuckJob], *, by: str = "api") -> int:
         """Take these stuck jobs from their workers: they fail with `STUCK` and are retried, or become dead letters. How many;
         one that has ended since, or that somebody else was first with, is left alone. *by* goes on record."""
-        return await stuck.take_back(await self.engine(), jobs, by=by)
+        return await stuck.reclaim(await self.engine(), jobs, by=by)

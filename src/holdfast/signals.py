@@ -51,7 +51,7 @@ DEADLINE = Deadline()
 
 
 @contextmanager
-def ends_in_time() -> Iterator[None]:
+def with_deadline() -> Iterator[None]:
     """Inside the block the process belongs to a command: closing the database, or a thread, must not keep it either."""
     DEADLINE.is_final = True
     try:
@@ -77,7 +77,7 @@ def stop_on_signals(
 
     stack.callback(DEADLINE.lift)
     numbers = [signal.SIGTERM, signal.SIGINT]
-    if hang_up_ends_us() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+    if sighup_stops_us() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
     for number in numbers:
         _call(number, stop, stack)
@@ -86,14 +86,14 @@ def stop_on_signals(
 
 def reload_on_signal(reload: Callable[[], object], stack: AsyncExitStack) -> None:
     """Let SIGHUP call *reload*, until *stack* is left."""
-    if hang_up_ends_us():
+    if sighup_stops_us():
         return
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # else the loop leaves the default: it would end us
         stack.callback(signal.signal, signal.SIGHUP, signal.SIG_IGN)
     _call(signal.SIGHUP, reload, stack)
 
 
-def hang_up_ends_us() -> bool:
+def sighup_stops_us() -> bool:
     """At a terminal SIGHUP keeps its meaning: the terminal is gone, and so shall we be."""
     return sys.stdin is None or sys.stdin.isatty()
 

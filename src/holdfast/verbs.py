@@ -59,13 +59,13 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         result, task = await engine.result_of(row), engine.tasks.get(row.task)
         return result if task is None else task.returns.read(result)
 
-    async def artefact(self, reference: str) -> bytes:
-        """What a handler has kept by `job.artefact(…)`, or a large result as JSON. `ResultExpired` when it was removed."""
-        return await (await self.engine()).keeper.read(reference)
+    async def artifact(self, reference: str) -> bytes:
+        """What a handler has kept by `job.artifact(…)`, or a large result as JSON. `ResultExpired` when it was removed."""
+        return await (await self.engine()).artifact_store.read(reference)
 
-    async def artefacts(self, job_id: str) -> list[Artifact]:
+    async def artifacts(self, job_id: str) -> list[Artifact]:
         """What the job's attempts have put outside of the database."""
-        return await (await self.engine()).artefacts(job_id)
+        return await (await self.engine()).artifacts(job_id)
 
     async def job(self, job_id: str) -> JobRow:
         """The job as it is now. `UnknownJob` when there is none."""
@@ -191,7 +191,7 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
     async def begin(
         self, job_id: str, *, generation: int, worker: str, lease: Duration | None = None
     ) -> ReportResult:
-        """Somebody outside has taken up a job of a task with `execute="outside"`; it is reclaimed when *lease* is over."""
+        """Somebody outside has taken up a job of a task with `execute="external"`; it is reclaimed when *lease* is over."""
         engine = await self.engine()
         return await engine.begin(named(job_id), generation=generation, worker=worker, lease=optional(lease))
 

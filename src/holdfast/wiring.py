@@ -1,4 +1,4 @@
-"""The only file that picks a concrete store, target of messages, place for artefacts, clock, chance, ids and threads. Everything else is given them."""
+"""The only file that picks a concrete store, target of messages, place for artifacts, clock, chance, ids and threads. Everything else is given them."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ _HANDS = 8
 
 
 def make_artifacts(place: str) -> ArtifactBackend:
-    """Where artefacts are kept: a folder by its path or as file:///…, s3://bucket/prefix, or memory:// for tests."""
+    """Where artifacts are kept: a folder by its path or as file:///…, s3://bucket/prefix, or memory:// for tests."""
     scheme, separator, rest = place.partition("://")
     match scheme if separator else "path":
         case "memory":
@@ -231,7 +231,7 @@ def make_artifacts(place: str) -> ArtifactBackend:
             bucket, _, prefix = rest.partition("/")
             if not bucket or "@" in rest:
                 raise UsageError(
-                    "s3:// needs a bucket, e.g. artefacts='s3://my-bucket/results'; keys are set as for any AWS client"
+                    "s3:// needs a bucket, e.g. artifacts='s3://my-bucket/results'; keys are set as for any AWS client"
                 )
             try:
                 from holdfast.artifacts.s3 import S3Artifacts
@@ -287,7 +287,7 @@ def find_secret_keys(url: str, settings: Settings, ids: Ids) -> Callable[[], tup
     if settings.secret is not None:
         return cache(partial(app_secret.keys_of, settings.secret))
     if url.startswith("memory:"):
-        return cache(partial(app_secret.passing_key, ids.secret))
+        return cache(partial(app_secret.temporary_key, ids.secret))
     if url.startswith("sqlite:"):
         return cache(partial(app_secret.key_beside, Path(_file_of(url)), ids.secret))
     return app_secret.no_key
@@ -310,7 +310,7 @@ def make_books(transaction: Transaction) -> Books:
 
 
 def make_external_task_store(transaction: Transaction) -> ExternalTaskStore:
-    """What errands ask of the store of *transaction*."""
+    """What external tasks ask of the store of *transaction*."""
     match transaction.dialect:
         case "memory":
             from holdfast.stores.memory.external_tasks import MemoryExternalTasks

@@ -115,13 +115,13 @@ class Buried(msgspec.Struct, frozen=True, rename="camel"):
     request: str = ""  #: the message itself as it came, cut to a readable length; never decoded again
 
 
-def ask(errand: ExternalTask) -> TaskMessage:
+def ask(external_task: ExternalTask) -> TaskMessage:
     """The request for one submission, as Celery reads it. What it does not have is not told."""
-    request = {"requestId": errand.id, "submissionId": errand.job_id}
-    request |= {name: value for name, value in errand.arguments.items() if value is not None}
-    if errand.deadline is not None:
-        request["deadlineAt"] = errand.deadline.isoformat()
-    return encode_task(TASK, kwargs={"request": request}, task_id=errand.id)
+    request = {"requestId": external_task.id, "submissionId": external_task.job_id}
+    request |= {name: value for name, value in external_task.arguments.items() if value is not None}
+    if external_task.deadline is not None:
+        request["deadlineAt"] = external_task.deadline.isoformat()
+    return encode_task(TASK, kwargs={"request": request}, task_id=external_task.id)
 
 
 def request_id(submission_id: str, generation: int) -> str:

@@ -105,7 +105,7 @@ def build(settings: Settings, **options: Any) -> Grading:
     @app.task(
         name=GRADE,
         queue=QUEUE,
-        execute="outside",
+        execute="external",
         topic=REQUESTS,
         encode=ask,
         again_after=timedelta(milliseconds=settings.redispatch_after_ms),

@@ -31,7 +31,7 @@ class Settings:
     worker_max_crashes: int = 3
     stuck_after_sec: int = 1_800  #: an attempt that runs longer is stuck
     stuck_jobs_every_sec: int = 300  #: how often such attempts are looked for (S4) …
-    stuck_jobs_batch: int = 100  #: … and how many of them are taken back at a time
+    stuck_jobs_batch: int = 100  #: … and how many of them are reclaimed at a time
     #: The engine lets what is due into line within 1 s (S4); later than this, the scheduler's status calls it late …
     failed_jobs_every_sec: int = 30  #: … for retries
     delayed_jobs_every_sec: int = 10  #: … for whatever is due

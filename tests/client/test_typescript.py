@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.client import Client
 from tests.client.operations import uses
-from tests.client.test_repeating import AWAY, BUSY, PROXY_LOST
+from tests.client.test_retries import AWAY, BUSY, PROXY_LOST
 from tests.client.world import Doorman, Live
 from tests.conftest import installed
 from tests.services.postgres import NotInstalled

@@ -180,45 +180,56 @@ async def test_a_breaker_is_swapped_only_from_the_version_before(world: World) -
     second = replace(first, state=BreakerState.HALF_OPEN, version=2, trials=trials)
     assert await world.store.swap_breaker(GATEWAY, second, holds=True)
     assert not await world.store.swap_breaker(GATEWAY, replace(first, version=2), holds=False)
-    [outlook] = await world.store.outlooks()
-    assert (outlook.dependency, outlook.breaker) == (GATEWAY, second)
+    [state_of_dependency] = await world.store.dependency_states()
+    assert (state_of_dependency.dependency, state_of_dependency.breaker) == (GATEWAY, second)
 
 
 async def test_reports_become_one_outlook(world: World) -> None:  # E20
     one, two = await world.session(), await world.session()
     await world.store.report(one, [seen(vote=True)])
-    [outlook] = await world.store.report(two, [seen()])
-    assert (outlook.votes, outlook.callers, outlook.limit, outlook.in_flight) == (1, 2, 40, 6)
-    assert (outlook.calls, outlook.failures, outlook.latency) == (20, 4, 0.25)
-    assert outlook.breaker == Breaker()
-    [outlook] = await world.store.report(two, [seen(vote=True)])
-    assert outlook.votes == 2
+    [state_of_dependency] = await world.store.report(two, [seen()])
+    assert (
+        state_of_dependency.votes,
+        state_of_dependency.callers,
+        state_of_dependency.limit,
+        state_of_dependency.in_flight,
+    ) == (1, 2, 40, 6)
+    assert (state_of_dependency.calls, state_of_dependency.failures, state_of_dependency.latency) == (
+        20,
+        4,
+        0.25,
+    )
+    assert state_of_dependency.breaker == Breaker()
+    [state_of_dependency] = await world.store.report(two, [seen(vote=True)])
+    assert state_of_dependency.votes == 2
 
 
 async def test_a_vote_about_an_earlier_version_does_not_count(world: World) -> None:  # E20
     session, now = await world.session(), await world.store.now()
     await world.store.swap_breaker(GATEWAY, Breaker(BreakerState.CLOSED, 1, now), holds=False)
-    [outlook] = await world.store.report(session, [seen(vote=True)])
-    assert (outlook.votes, outlook.callers) == (0, 1)
-    [outlook] = await world.store.report(session, [seen(vote=True, version=1)])
-    assert outlook.votes == 1
+    [state_of_dependency] = await world.store.report(session, [seen(vote=True)])
+    assert (state_of_dependency.votes, state_of_dependency.callers) == (0, 1)
+    [state_of_dependency] = await world.store.report(session, [seen(vote=True, version=1)])
+    assert state_of_dependency.votes == 1
 
 
 async def test_a_report_that_is_not_renewed_stops_counting(world: World) -> None:  # E20
     one, two = await world.session(), await world.session()
     await world.store.report(one, [seen(vote=True)])
     await world.advance("11s")
-    [outlook] = await world.store.report(two, [seen()])
-    assert (outlook.votes, outlook.callers) == (0, 1)
+    [state_of_dependency] = await world.store.report(two, [seen()])
+    assert (state_of_dependency.votes, state_of_dependency.callers) == (0, 1)
 
 
 async def test_a_worker_learns_only_of_the_dependencies_it_reports(world: World) -> None:  # E20
     one, two = await world.session(), await world.session()
     other = Dependency("bank", "eu")
     await world.store.report(one, [seen(other)])
-    [outlook] = await world.store.report(two, [seen()])
-    assert outlook.dependency == GATEWAY
-    assert {outlook.dependency for outlook in await world.store.outlooks()} == {GATEWAY, other}
+    [state_of_dependency] = await world.store.report(two, [seen()])
+    assert state_of_dependency.dependency == GATEWAY
+    assert {
+        state_of_dependency.dependency for state_of_dependency in await world.store.dependency_states()
+    } == {GATEWAY, other}
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ async def test_a_list_without_contents_is_the_same_but_for_arguments_and_results
     for row, bare_row in zip(whole.rows, light.rows, strict=True):
         ends = bare_row.lease_expires_at  # read from a clock that goes on
         assert bare_row == replace(row, payload=None, result=None, lease_expires_at=ends)
-    assert [row.artefact for row in light.rows if row.artefact] == [f"{'0' * 36}/1.json"]
+    assert [row.artifact for row in light.rows if row.artifact] == [f"{'0' * 36}/1.json"]
     letters = await world.store.dead_letters(DeadLetterFilter(), after=None, limit=50)
     assert letters
     bare = await world.store.dead_letters(DeadLetterFilter(), after=None, limit=50, contents=False)

@@ -13,7 +13,7 @@ from holdfast.domain.moves import Kind
 from holdfast.domain.queue_position import Place
 from tests.contract.world import LANE, MINUTE, World, release, retry
 
-DELAYED, RETRIES = Scope(ScopeKind.DUTY, "delayed"), Scope(ScopeKind.DUTY, "retries")
+DELAYED, RETRIES = Scope(ScopeKind.MAINTENANCE, "delayed"), Scope(ScopeKind.MAINTENANCE, "retries")
 
 
 async def pause(world: World, scope: Scope, span: timedelta | None = None) -> None:
@@ -141,7 +141,7 @@ async def test_a_job_that_is_kept_out_stands_outside_the_line(world: World) -> N
 
 
 async def test_the_pause_of_another_duty_keeps_nobody_out(world: World) -> None:  # E27
-    await pause(world, Scope(ScopeKind.DUTY, "retention"))
+    await pause(world, Scope(ScopeKind.MAINTENANCE, "retention"))
     await pause(world, Scope(ScopeKind.QUEUE, "delayed"))
     later = await world.enqueue(delay=MINUTE, lane=LANE)
     await world.advance("61s")

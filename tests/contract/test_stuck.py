@@ -71,7 +71,7 @@ async def test_a_lost_or_overrun_attempt_is_not_stuck_but_expired(world: World) 
     assert len(await world.store.expired(10)) == 2
 
 
-async def test_a_stuck_attempt_is_taken_back_under_its_epoch_and_counts(world: World) -> None:  # E30 S8
+async def test_a_stuck_attempt_is_reclaimed_under_its_epoch_and_counts(world: World) -> None:  # E30 S8
     session = await world.session(ttl=timedelta(hours=2))
     job_id = await world.enqueue()
     old = await world.claim_one(session)

@@ -145,7 +145,7 @@ async def test_better_priorities_come_first(keeps_time: Dispatch) -> None:  # E4
     assert await keeps_time.take([LANE], 10) == hints(high, middle, low)
 
 
-async def test_a_delayed_one_can_be_taken_back(keeps_time: Dispatch) -> None:  # S6
+async def test_a_delayed_one_can_be_reclaimed(keeps_time: Dispatch) -> None:  # S6
     ready, later, gone = an_entry(), an_entry(delay=60), an_entry()
     await keeps_time.offer([ready, later, gone])
     await keeps_time.take([LANE], 1)

@@ -43,7 +43,7 @@ async def test_without_anybody_who_offers_them_again_they_are_found_in_the_store
     async with book.app as app:
         await book.note.enqueue_many([{"number": number} for number in range(50)])
         await empty(server, app)
-        async with working(app, duties=False):
+        async with working(app, maintenance=False):
             await book.all_ran(50)
 
 

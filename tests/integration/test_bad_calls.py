@@ -60,8 +60,8 @@ CALLS: dict[str, list[Call]] = {
     r"to_queue is 3; it is a text": [lambda app, handle: app.operate("redrive", to_queue=3)],
     r"no operation has the id 3": [lambda app, handle: app.operation(3)],
     r"jobs is .*; it is a list of what app.stuck": [
-        lambda app, handle: app.take_back([handle.id]),
-        lambda app, handle: app.take_back(handle),
+        lambda app, handle: app.reclaim([handle.id]),
+        lambda app, handle: app.reclaim(handle),
     ],
     r"(name|owner) is 3; it is up to 200 printable": [
         lambda app, handle: app.create_key("admin", name=3),

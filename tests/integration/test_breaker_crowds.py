@@ -63,8 +63,8 @@ async def crowd(app: Holdfast, size: int) -> list[Worker]:
 
 
 async def breaker(app: Holdfast) -> Breaker:
-    [outlook] = await app.breakers()
-    return outlook.breaker
+    [state_of_dependency] = await app.breakers()
+    return state_of_dependency.breaker
 
 
 async def test_thirty_two_workers_that_start_while_it_is_open_change_nothing(app: Holdfast) -> None:  # E20

@@ -284,7 +284,7 @@ async def test_the_duty_settles_what_others_left_and_lets_grants_expire(db: Data
         await app.cancel(handle.id)
         store.hooks = hooks
         await work(app)  # its duties come by once
-        await app.credits.keep_house()
+        await app.credits.run_maintenance()
         assert await stands(app) == (2, 0, 0)
         assert [e.bucket for e in await app.credits.ledger("bob") if e.reason == "expire"] == [
             "expired",

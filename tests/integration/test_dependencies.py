@@ -106,7 +106,7 @@ async def test_an_outage_costs_few_calls_and_no_attempt_and_ends_by_itself(
 
 async def until_state(app: Holdfast, state: BreakerState) -> None:
     async def reached() -> bool:
-        return [outlook.breaker.state for outlook in await app.breakers()] == [state]
+        return [state_of_dependency.breaker.state for state_of_dependency in await app.breakers()] == [state]
 
     await until(reached)
 
@@ -174,7 +174,10 @@ async def test_answers_of_a_healthy_service_never_open_it(app: Holdfast) -> None
         handles = await convert.enqueue_many([{"number": number} for number in range(30)])
         await app.run_worker(until_idle=True)
         assert {(await app.job(handle.id)).state for handle in handles} == {State.FAILED}
-        assert [outlook.breaker.state for outlook in await app.breakers()] in ([], [BreakerState.CLOSED])
+        assert [state_of_dependency.breaker.state for state_of_dependency in await app.breakers()] in (
+            [],
+            [BreakerState.CLOSED],
+        )
 
 
 async def test_retry_after_holds_the_lane_and_not_one_job_only(app: Holdfast) -> None:  # E12
@@ -295,7 +298,10 @@ async def test_an_exception_of_our_own_is_no_failure_of_the_dependency(app: Hold
     async with app:
         await convert.enqueue_many([{"number": number} for number in range(20)])
         await app.run_worker(until_idle=True)
-        assert [outlook.breaker.state for outlook in await app.breakers()] in ([], [BreakerState.CLOSED])
+        assert [state_of_dependency.breaker.state for state_of_dependency in await app.breakers()] in (
+            [],
+            [BreakerState.CLOSED],
+        )
 
 
 async def test_retryable_counts_as_a_failure_of_the_dependency(app: Holdfast) -> None:  # E20

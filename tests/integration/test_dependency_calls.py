@@ -25,8 +25,10 @@ def make_app(url: str) -> Holdfast:
 
 
 async def state_of(app: Holdfast) -> BreakerState | None:
-    outlooks = {one.dependency.name: one for one in await (await app.engine()).store.outlooks()}
-    return outlooks["bank"].breaker.state if "bank" in outlooks else None
+    dependency_states = {
+        one.dependency.name: one for one in await (await app.engine()).store.dependency_states()
+    }
+    return dependency_states["bank"].breaker.state if "bank" in dependency_states else None
 
 
 async def fail(app: Holdfast, times: int) -> None:
@@ -141,9 +143,9 @@ async def test_a_cancelled_call_tells_nothing_and_gives_its_trial_back(store_url
         await inside.wait()
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)
-        [outlook] = await (await app.engine()).store.outlooks()
-        assert outlook.breaker.state is BreakerState.HALF_OPEN
-        assert outlook.breaker.free_trials(outlook.now) == 2
+        [state_of_dependency] = await (await app.engine()).store.dependency_states()
+        assert state_of_dependency.breaker.state is BreakerState.HALF_OPEN
+        assert state_of_dependency.breaker.free_trials(state_of_dependency.now) == 2
 
 
 def test_threads_without_an_event_loop_share_one_guard(store_url: str) -> None:  # E20

@@ -54,7 +54,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_files_of_a_store_and_of_artefacts_are_for_their_owner_only(tmp_path: Path) -> None:  # E66
+async def test_files_of_a_store_and_of_artifacts_are_for_their_owner_only(tmp_path: Path) -> None:  # E66
     before = os.umask(0o022)
     try:
         app = Holdfast(f"sqlite:///{tmp_path}/jobs.db")

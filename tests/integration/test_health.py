@@ -57,7 +57,7 @@ async def test_an_open_breaker_and_a_pause_are_told_everywhere(app: Holdfast) ->
         store = (await app.engine()).store
         checks = {check.name: check for check in (await app.health()).checks}
         [paused] = pause_findings(await store.holds())
-        [stopped] = breaker_findings(await store.outlooks())
+        [stopped] = breaker_findings(await store.dependency_states())
     assert (checks["pauses"].level, checks["pauses"].seen) == (Level.PASS, ["queue mail"])
     assert (checks["breakers"].level, checks["breakers"].seen) == (Level.WARN, ["gateway"])
     assert checks["oldest_wait"].level is Level.PASS

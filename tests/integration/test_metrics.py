@@ -188,15 +188,15 @@ async def test_a_second_scrape_does_not_ask_the_store_again(app: Holdfast) -> No
 
     async with app:
         store = (await app.engine()).store
-        census = store.census
+        stats = store.stats
 
         async def counted(most: int) -> Any:
             nonlocal asked
             asked += 1
             assert most == MOST
-            return await census(most)
+            return await stats(most)
 
-        store.census = counted  # type: ignore[method-assign]
+        store.stats = counted  # type: ignore[method-assign]
         await asyncio.gather(*(app.metrics.text() for _ in range(20)))
         await app.metrics.text()
     assert asked == 1
@@ -218,7 +218,7 @@ async def test_a_store_that_is_away_leaves_the_gauges_out_and_keeps_the_counters
 
             raise StoreUnavailable("away")
 
-        store.census = hangs  # type: ignore[method-assign]
+        store.stats = hangs  # type: ignore[method-assign]
         seen = await scrape(app)
     assert value(seen, "jobs_delayed") is None
     assert value(seen, "jobs_created_total", task="quick", queue="default") == 1

@@ -45,7 +45,7 @@ async def test_a_scrape_a_pulse_and_readiness_are_answered(watched: tuple[Holdfa
 
 async def test_each_duty_has_a_line(watched: tuple[Holdfast, int]) -> None:  # E65
     app, port = watched
-    assert await ask(port, get("/duties")) == (200, "no duties are done here\n")
+    assert await ask(port, get("/maintenance")) == (200, "no duties are done here\n")
     outcomes, tired = [None, StoreUnavailable("cannot reach postgresql://me:hunter2@db")], asyncio.Event()
 
     async def sweep() -> None:
@@ -55,13 +55,13 @@ async def test_each_duty_has_a_line(watched: tuple[Holdfast, int]) -> None:  # E
         if (error := outcomes.pop(0)) is not None:
             raise error
 
-    duties = Maintenance(await app.engine())
-    duties.add("sweep", 0.01, sweep)
-    await app.pause("stuck", kind="duty")
-    running = asyncio.create_task(duties.run())
+    maintenance = Maintenance(await app.engine())
+    maintenance.add("sweep", 0.01, sweep)
+    await app.pause("stuck", kind="maintenance")
+    running = asyncio.create_task(maintenance.run())
     async with asyncio.timeout(20):
         await tired.wait()
-    status, text = await ask(port, get("/duties"))
+    status, text = await ask(port, get("/maintenance"))
     assert status == 200
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -70,7 +70,7 @@ async def test_each_duty_has_a_line(watched: tuple[Holdfast, int]) -> None:  # E
     assert stuck.endswith("done 0 times, failed 0 times; paused")
     why = "cannot reach postgresql://me:***@db"
     assert sweeping == f"sweep: every 0.01 s, done 1 times, failed 1 times; the last time: {why}"
-    assert await ask(port, get("/duties")) == (200, "no duties are done here\n")
+    assert await ask(port, get("/maintenance")) == (200, "no duties are done here\n")
 
 
 async def test_a_store_that_is_away_makes_it_not_ready_and_not_dead(

@@ -54,10 +54,10 @@ async def test_several_processes_at_once_do_each_job_once(db: Database) -> None:
                 await shoot.enqueue_many(range(200))
     async with apps[0], apps[1], apps[2]:
         begun = [await apps[0].operate("cancel", ids=None, task="shoot", by=name) for name in ("a", "b")]
-        duties = [OperationRunner(await app.engine()) for app in apps]
+        maintenance = [OperationRunner(await app.engine()) for app in apps]
         async with asyncio.timeout(30):
             while not all([await _is(apps[0], one.id, Progress.DONE) for one in begun]):
-                await asyncio.gather(*(duty.run() for duty in duties))
+                await asyncio.gather(*(duty.run() for duty in maintenance))
         ended = [await apps[0].operation(one.id) for one in begun]
         assert sum(one.done for one in ended) == 200
         events = await apps[0].events(limit=10_000)
@@ -72,10 +72,10 @@ async def test_a_paused_duty_lets_operations_wait(db: Database, app: Holdfast) -
 
     async with app:
         await shoot.options(delay="1h").enqueue()
-        await app.pause("operations", kind="duty")
+        await app.pause("operations", kind="maintenance")
         begun = await app.operate("cancel")
         async with working(app):
             await asyncio.sleep(1.2)  # two turns of the duty
             assert await _is(app, begun.id, Progress.RUNNING)
-            await app.resume("operations", kind="duty")
+            await app.resume("operations", kind="maintenance")
             await until(lambda: _is(app, begun.id, Progress.DONE))

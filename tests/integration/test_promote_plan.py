@@ -29,7 +29,7 @@ async def test_a_round_of_promote_does_not_walk_over_all_who_are_due(
         if paused:
             await connection.execute(
                 "INSERT INTO holdfast.hold (kind, name, cause, until, reason, by, at)"
-                " VALUES ('duty', 'delayed', 'pause', 'infinity', '', 'ann', now())"
+                " VALUES ('maintenance', 'delayed', 'pause', 'infinity', '', 'ann', now())"
             )
         await connection.execute(f"SET plan_cache_mode = {mode}")
         async with connection.transaction():

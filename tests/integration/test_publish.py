@@ -132,9 +132,9 @@ async def test_a_commit_of_the_callers_wakes_who_waits(postgres_url: str) -> Non
     app = new_app(db.url)
     async with app, asyncio.timeout(20):
         store = (await app.engine()).store
-        bell = store._message_bell  # type: ignore[attr-defined]
+        notifier = store._message_bell  # type: ignore[attr-defined]
         waiting = asyncio.create_task(store.wait_for_messages([TOPIC], 60))
-        while bell._listener is None or bell._connecting is not None:  # noqa: ASYNC110 - nothing tells of it
+        while notifier._listener is None or notifier._connecting is not None:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
         await asyncio.wait([waiting], timeout=0.1)  # that it listens now has rung, too
         waiting = asyncio.create_task(store.wait_for_messages([TOPIC], 60))

@@ -29,7 +29,7 @@ async def test_a_lone_worker_without_duties_recovers_a_lost_workers_job(
         assert len(await store.claim(lost, [ship.lane], 1)) == 1
         await store.close_session(lost)  # as if its time had run out
         async with asyncio.timeout(20):
-            await work(app, duties=False)
+            await work(app, maintenance=False)
         assert ran.is_set()
         assert (await handle.job()).state is State.COMPLETE
         assert await kinds(app, handle.id) == ["queued", "processing", "reclaimed", "processing", "complete"]
@@ -56,5 +56,5 @@ async def test_it_looks_only_as_often_as_the_setting_says(
         monkeypatch.setattr(engine, "reclaim", counted)
         for _ in range(3):
             await ship.enqueue()
-            await work(app, duties=False)
+            await work(app, maintenance=False)
         assert looks == 1

@@ -197,7 +197,7 @@ async def test_a_paused_relay_delivers_nothing_until_it_is_resumed(
 ) -> None:  # E27 E44
     for module in (pauses, route):
         monkeypatch.setattr(module, "LOOK_EVERY", 0.02)
-    await app.pause("relay", kind="duty", reason="the broker moves", by="ada")
+    await app.pause("relay", kind="maintenance", reason="the broker moves", by="ada")
     await app.publish(TOPIC, "kept")
     await relayed(app)  # it does not wait for the pause to end
     assert target.messages == []
@@ -205,7 +205,7 @@ async def test_a_paused_relay_delivers_nothing_until_it_is_resumed(
     await asyncio.sleep(0.1)
     assert target.messages == []
     assert (await app.messages(standing="waiting"))[0].tries == 0
-    assert await app.resume("relay", kind="duty")
+    assert await app.resume("relay", kind="maintenance")
     async with asyncio.timeout(20):
         while bodies(target.messages) != ["kept"]:  # noqa: ASYNC110 - the box tells nobody
             await asyncio.sleep(0.01)

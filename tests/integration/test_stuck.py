@@ -1,4 +1,4 @@
-"""Attempts that run on for too long, with a real worker on both stores: reported, or taken back."""
+"""Attempts that run on for too long, with a real worker on both stores: reported, or reclaimed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.integration.world import ONCE, SOON, Database, kinds, new_app, until,
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_stuck_attempt_is_taken_back_and_the_job_runs_again(
+async def test_a_stuck_attempt_is_reclaimed_and_the_job_runs_again(
     db: Database, app: Holdfast
 ) -> None:  # E30
     stopped = asyncio.Event()
@@ -126,13 +126,13 @@ async def test_stuck_jobs_are_found_by_task_owner_and_id(
     )
 
 
-async def test_stuck_jobs_are_taken_back_as_they_were_found_and_once(
+async def test_stuck_jobs_are_reclaimed_as_they_were_found_and_once(
     app: Holdfast, held: dict[str, str]
 ) -> None:  # E30 S5
     stuck = await app.stuck(longer_than=0)
-    assert await app.take_back([]) == 0
-    assert await app.take_back(stuck) == 3
-    assert await app.take_back(stuck) == 0  # the same epoch is not theirs any more
+    assert await app.reclaim([]) == 0
+    assert await app.reclaim(stuck) == 3
+    assert await app.reclaim(stuck) == 0  # the same epoch is not theirs any more
     assert await kinds(app, held["ann"]) == ["queued", "processing", "reclaimed"]
     row = await app.job(held["nobody"])  # it had one attempt
     assert (row.state, row.error_code) == ("failed", "STUCK")
@@ -141,11 +141,11 @@ async def test_stuck_jobs_are_taken_back_as_they_were_found_and_once(
     assert attempt.failure.detail == "attempt 1 ran longer than 0s at worker slow"
 
 
-async def test_what_is_stuck_is_asked_for_and_taken_back_without_an_event_loop(
+async def test_what_is_stuck_is_asked_for_and_reclaimed_without_an_event_loop(
     app: Holdfast, held: dict[str, str]
 ) -> None:  # E30
     found = await asyncio.to_thread(lambda: app.sync.stuck(longer_than=0, owner="ann"))
-    assert await asyncio.to_thread(lambda: app.sync.take_back(found)) == 1
+    assert await asyncio.to_thread(lambda: app.sync.reclaim(found)) == 1
 
 
 @pytest.mark.parametrize(

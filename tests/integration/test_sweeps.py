@@ -30,7 +30,7 @@ async def test_a_retry_is_let_in_at_its_time_and_not_with_the_next_sweep(seldom:
         assert [await handle.result("15s") for handle in handles] == [2] * 20
 
 
-async def test_a_job_that_was_taken_back_is_let_in_at_its_time(seldom: Holdfast) -> None:  # S4 E30
+async def test_a_job_that_was_reclaimed_is_let_in_at_its_time(seldom: Holdfast) -> None:  # S4 E30
     async with seldom as app:
         store = (await app.engine()).store
         lost = await store.open_session("lost", (await app.engine()).settings.lease)
@@ -44,7 +44,7 @@ async def test_a_job_that_was_taken_back_is_let_in_at_its_time(seldom: Holdfast)
 
 async def test_what_a_pause_kept_out_is_let_in_when_it_ends(seldom: Holdfast) -> None:  # S4 E27
     async with seldom as app, working(seldom):
-        await app.pause("retries", kind="duty")
+        await app.pause("retries", kind="maintenance")
         handle = await app.tasks["flaky"].enqueue()
 
         async def waits() -> bool:
@@ -52,5 +52,7 @@ async def test_what_a_pause_kept_out_is_let_in_when_it_ends(seldom: Holdfast) ->
             return row.state == "queued" and row.attempt == 1
 
         await until(waits)
-        await app.resume("retries", kind="duty")  # before or after the worker has seen that there is a pause
+        await app.resume(
+            "retries", kind="maintenance"
+        )  # before or after the worker has seen that there is a pause
         assert await handle.result("15s") == 2

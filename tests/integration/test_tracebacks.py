@@ -141,8 +141,8 @@ async def test_a_middleware_may_wrap_what_a_child_raised(app: Holdfast) -> None:
 async def test_a_success_and_a_known_failure_write_no_traceback(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E46
-    from holdfast.stores.postgres import artifacts as in_postgres
-    from holdfast.stores.sqlite import artifacts as in_sqlite
+    from holdfast.stores.postgres import attempt_data as in_postgres
+    from holdfast.stores.sqlite import attempt_data as in_sqlite
 
     app, written = new_app(db.url), list[int]()
     module = in_postgres if db.is_postgres else in_sqlite

@@ -169,11 +169,13 @@ async def _person(store: PostgresStore, verb: str, stage: Stage, other: Session)
     try:
         match verb.split()[0]:
             case "retry":
-                await store.retry(stage.job_id, "ann", kind=Kind.manual_retry, proviso=terms, stuck=stuck)
+                await store.retry(
+                    stage.job_id, "ann", kind=Kind.manual_retry, precondition=terms, stuck=stuck
+                )
             case "cancel":
-                await store.cancel(stage.job_id, "ann", "", proviso=terms)
+                await store.cancel(stage.job_id, "ann", "", precondition=terms)
             case "discard":
-                await store.discard(stage.job_id, "ann", "seen", proviso=terms)
+                await store.discard(stage.job_id, "ann", "seen", precondition=terms)
     except Conflict:
         return "conflict"
     return verb

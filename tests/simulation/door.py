@@ -72,7 +72,7 @@ class Door:
     ) -> None:
         self.store, self._loop, self._weather, self._chance = store, loop, weather, chance
         self._audit, self._counts, self._bells = audit, counts, bells
-        self._bell = asyncio.Event()
+        self._notifier = asyncio.Event()
         self.ghost = False
         bells.append(self)
 
@@ -131,7 +131,7 @@ class Door:
             raise
         for door in self._bells if name in RINGING else ():
             if not self._happens(self._weather.deaf, "hint lost"):
-                door._bell.set()
+                door._notifier.set()
         return answer
 
     async def _again(
@@ -145,24 +145,29 @@ class Door:
     # -- waking -----------------------------------------------------------------------------------------------------
     async def wait_for_work(self, lanes: Any, timeout: float) -> None:
         """A hint, and not even a reliable one."""
-        self._bell.clear()
+        self._notifier.clear()
         try:
             async with asyncio.timeout(timeout):
-                await self._bell.wait()
+                await self._notifier.wait()
         except TimeoutError:
             return
 
-    def heart(self) -> HeartbeatConnection:
-        return DoorHeart(self, self.store.heart(), SimThreads(self._loop), self._weather, self._chance)
+    def heartbeat(self) -> HeartbeatConnection:
+        return DoorHeart(self, self.store.heartbeat(), SimThreads(self._loop), self._weather, self._chance)
 
 
 class DoorHeart:
     """Beats go through the same weather, from a thread of their own."""
 
     def __init__(
-        self, door: Door, heart: HeartbeatConnection, threads: SimThreads, weather: Weather, chance: Random
+        self,
+        door: Door,
+        heartbeat: HeartbeatConnection,
+        threads: SimThreads,
+        weather: Weather,
+        chance: Random,
     ) -> None:
-        self._door, self._heart, self._threads = door, heart, threads
+        self._door, self._heartbeat, self._threads = door, heartbeat, threads
         self._weather, self._chance = weather, chance
 
     def beat(self, session: Session) -> bool:
@@ -170,10 +175,10 @@ class DoorHeart:
         if door._happens(weather.delayed, "slow beat"):
             self._threads.sleep(self._chance.random() * weather.slowest)
         door._go("beat")
-        lives = self._heart.beat(session)
+        lives = self._heartbeat.beat(session)
         if door._happens(weather.lost, "answer lost: beat"):
             raise StoreUnavailable("the answer was lost")
         return lives
 
     def close(self) -> None:
-        self._heart.close()
+        self._heartbeat.close()

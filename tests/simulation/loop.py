@@ -197,9 +197,9 @@ class SimThreads:
         self._loop = loop
 
     def start(self, name: str, run: Callable[[], None]) -> Callable[[float | None], None]:
-        heart: Any = getattr(run, "__self__", None)
-        assert hasattr(heart, "_stop"), f"{name} is not a thread that this simulation knows how to run"
-        nap = heart._stop = Nap(self._loop)
+        heartbeat: Any = getattr(run, "__self__", None)
+        assert hasattr(heartbeat, "_stop"), f"{name} is not a thread that this simulation knows how to run"
+        nap = heartbeat._stop = Nap(self._loop)
         thread = greenlet(run)
         thread.gr_context = copy_context()
         self._loop.call_soon(thread.switch)

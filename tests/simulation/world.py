@@ -133,10 +133,10 @@ class World:
                 self.ids,
                 admission=self.work.app.admission,
             )
-            duties = Maintenance(engine)
+            maintenance = Maintenance(engine)
             process.worker = Worker(engine, SimThreads(self.loop), _NoPool())
             with suppress(StoreError):  # the store was away when it started
-                await _run_together(process.worker, duties)
+                await _run_together(process.worker, maintenance)
             await asyncio.sleep(1 + self.chance.random())
 
     def kill(self, process: Process) -> None:

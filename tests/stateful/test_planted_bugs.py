@@ -74,13 +74,13 @@ def dead_session_comes_back(patch: Patch) -> None:
 
 def reclaim_forgets_the_attempt(patch: Patch) -> None:
     """The one that STYLE §11 tells of: the attempt is given back, and the job crashes worker after worker."""
-    real = outcomes.way_back
+    real = outcomes.requeue_columns
 
-    def way_back(verdict: Verdict, outcome: str, crashes: int | None) -> outcomes.Way:
+    def requeue_columns(verdict: Verdict, outcome: str, crashes: int | None) -> outcomes.Way:
         way = real(verdict, outcome, crashes)
         return way._replace(back=1) if outcome == "reclaimed" else way
 
-    patch.setattr(outcomes, "way_back", way_back)
+    patch.setattr(outcomes, "requeue_columns", requeue_columns)
 
 
 def settle_recorded_twice(patch: Patch) -> None:

@@ -29,7 +29,7 @@ from systems.reports.web.site import make_site as reports_site
 from systems.screenshots import settings as screenshots_settings
 from systems.screenshots import tasks as screenshots_tasks
 from systems.screenshots.web.site import make_site as screenshots_site
-from tests.http.roads import (
+from tests.server.roads import (
     ALL,
     World,
     ask_by_message,

@@ -117,7 +117,7 @@ async def test_a_worker_sends_a_statement_a_second_about_its_dependencies(
 
         def __getattr__(self, verb: str) -> Any:
             nonlocal sent
-            sent += verb in ("outlooks", "report", "swap_breaker")
+            sent += verb in ("dependency_states", "report", "swap_breaker")
             return getattr(store, verb)
 
     store = world.engine.store
@@ -221,7 +221,7 @@ def lose(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(*asked: object, **more: object) -> None:
         raise StoreUnavailable("nobody answers")
 
-    for verb in ("outlooks", "report", "swap_breaker"):
+    for verb in ("dependency_states", "report", "swap_breaker"):
         monkeypatch.setattr(world.engine.store, verb, nothing)
 
 
@@ -248,5 +248,5 @@ async def test_a_failed_trial_gives_the_attempt_back_whoever_tells_of_it(marks: 
         async with working(app):
             await until(is_given_back)
         row = await app.job(handle.id)
-        [outlook] = await app.breakers()
-    assert (row.attempt, outlook.breaker.state) == (0, BreakerState.OPEN)
+        [state_of_dependency] = await app.breakers()
+    assert (row.attempt, state_of_dependency.breaker.state) == (0, BreakerState.OPEN)

@@ -173,7 +173,7 @@ def test_retry_and_cancel_move_a_job_and_refuse_when_it_is_too_late(shop: Shop, 
     assert "--args is an object" in said(capsys, shop, "jobs", "retry", job_id, "--args", "3", code=2)
     assert "is not one of this app" in said(capsys, shop, "jobs", "retry", job_id, "--args", "{}", code=2)
     assert answer(capsys, shop, "jobs", "retry", job_id) == {"id": job_id, "state": "queued", "place": 1}
-    assert "is cancelled" in said(capsys, shop, "jobs", "cancel", job_id, "--because", "a test")
+    assert "is cancelled" in said(capsys, shop, "jobs", "cancel", job_id, "--reason", "a test")
     assert said(capsys, shop, "jobs", "cancel", job_id, code=3).startswith("holdfast: ")
     last = answer(capsys, shop, "jobs", "show", job_id)["events"][-1]
     assert last["kind"] == "cancelled"
@@ -235,7 +235,7 @@ def test_a_dry_run_says_how_many_and_changes_nothing(shop: Shop, capsys: Capture
 
 def test_redrive_needs_to_know_which(shop: Shop, capsys: Capture) -> None:
     assert "--all" in said(capsys, shop, "dead", "redrive", code=2)
-    assert "--all" in said(capsys, shop, "dead", "discard", "--because", "x", code=2)
+    assert "--all" in said(capsys, shop, "dead", "discard", "--reason", "x", code=2)
     assert answer(capsys, shop, "jobs", "counts")["failed"] == 3
 
 
@@ -249,13 +249,13 @@ def test_redrive_obeys_limit_and_queue(shop: Shop, capsys: Capture) -> None:
 
 def test_redrive_by_id_and_discard_leave_no_dead_letters(shop: Shop, capsys: Capture) -> None:
     assert "1 redriven" in said(capsys, shop, "dead", "redrive", shop.ids["other"][0], "--rate", "1000")
-    assert "2 discarded" in said(capsys, shop, "dead", "discard", "--all", "--because", "old")
+    assert "2 discarded" in said(capsys, shop, "dead", "discard", "--all", "--reason", "old")
     assert answer(capsys, shop, "dead", "list")["dead_letters"] == []
     assert "no dead letter has the id" in said(capsys, shop, "dead", "redrive", shop.ids["other"][0], code=4)
 
 
 def test_discard_must_say_why(shop: Shop, capsys: Capture) -> None:
-    assert "--because" in said(capsys, shop, "dead", "discard", "--all", code=2)
+    assert "--reason" in said(capsys, shop, "dead", "discard", "--all", code=2)
 
 
 # -- events -----------------------------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ def test_who_is_not_named_is_the_user(ids: list[str], capsys: Capture) -> None: 
             ["queues", "pause", "x", "--kind", "lane"],
             "no lane named 'x'; there are: default/sweep, mail/send@gateway",
         ),
-        (["queues", "pause", "delayd", "--kind", "duty"], "did you mean delayed?"),
+        (["queues", "pause", "delayd", "--kind", "maintenance"], "did you mean delayed?"),
         (["queues", "pause", "mail", "--kind", "kue"], "kind is 'kue'; it is one of queue, task"),
         (["queues", "pause", "mail", "--for", "soon"], "'soon' is not a duration"),
         (["breakers", "open", "gatway"], "no dependency named 'gatway'; did you mean gateway?"),

@@ -58,7 +58,7 @@ def test_a_message_is_shown_parked_and_replayed(
     url: str, ids: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert told(capsys, "show", ids[0], "--url", url)["body"] == '{"n":0}'
-    parked = told(capsys, "park", ids[0], "--url", url, "--because", "the customer asked")
+    parked = told(capsys, "park", ids[0], "--url", url, "--reason", "the customer asked")
     assert (parked["standing"], parked["error"]) == ("parked", "the customer asked")
     assert told(capsys, "lags", "--url", url)["topics"][0] | {"oldest_seconds": 0} == {
         "topic": "orders",
@@ -66,7 +66,7 @@ def test_a_message_is_shown_parked_and_replayed(
         "parked": 1,
         "oldest_seconds": 0,
     }
-    assert main(["outbox", "park", ids[0], "--url", url, "--because", "again"]) == CONFLICT
+    assert main(["outbox", "park", ids[0], "--url", url, "--reason", "again"]) == CONFLICT
     assert told(capsys, "replay", ids[0], "--url", url) == {"replayed": 1}
     assert told(capsys, "replay", "--topic", "orders", "--url", url) == {"replayed": 0}
     assert told(capsys, "show", ids[0], "--url", url)["standing"] == "waiting"
@@ -76,13 +76,13 @@ def test_parked_messages_are_discarded(
     url: str, ids: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:  # E44
     for name in ids[:2]:
-        told(capsys, "park", name, "--url", url, "--because", "the customer asked")
-    assert told(capsys, "discard", *ids[:2], "--url", url, "--because", "nobody wants them") == {
+        told(capsys, "park", name, "--url", url, "--reason", "the customer asked")
+    assert told(capsys, "discard", *ids[:2], "--url", url, "--reason", "nobody wants them") == {
         "discarded": 2
     }
     assert [one["id"] for one in told(capsys, "list", "--url", url)["messages"]] == ids[2:]
-    assert main(["outbox", "discard", ids[2], "--url", url, "--because", "x"]) == CONFLICT
-    assert main(["outbox", "discard", ids[0], "--url", url, "--because", "x"]) == NOT_FOUND
+    assert main(["outbox", "discard", ids[2], "--url", url, "--reason", "x"]) == CONFLICT
+    assert main(["outbox", "discard", ids[0], "--url", url, "--reason", "x"]) == NOT_FOUND
     assert main(["outbox", "discard", ids[2], "--url", url]) == USAGE
     assert "only a parked one can be discarded" in capsys.readouterr().err
 

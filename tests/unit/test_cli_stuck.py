@@ -1,4 +1,4 @@
-"""`jobs stuck` and `jobs take-back` from the command line, on a real SQLite file."""
+"""`jobs stuck` and `jobs reclaim` from the command line, on a real SQLite file."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ import structlog
 
 from holdfast import Holdfast
 from holdfast.cli import main
-from holdfast.cli.options import me
+from holdfast.cli.options import current_user
 
 Capture = pytest.CaptureFixture[str]
 URL = "sqlite:///held.db"
@@ -63,7 +63,7 @@ def answer(capsys: Capture, *command: str) -> Any:
     return json.loads(run(capsys, *command, "--app", "held_app:app", "--json"))
 
 
-def test_what_is_stuck_is_listed_and_taken_back(capsys: Capture, held: list[str]) -> None:  # E30 E67 S5
+def test_what_is_stuck_is_listed_and_reclaimed(capsys: Capture, held: list[str]) -> None:  # E30 E67 S5
     app, now = ("--app", "held_app:app"), ("--longer-than", "0s")
     assert "No job is stuck." in run(capsys, "stuck", *app)  # not for half an hour
     assert {one["id"] for one in answer(capsys, "stuck", *now)["jobs"]} == set(held)
@@ -72,15 +72,15 @@ def test_what_is_stuck_is_listed_and_taken_back(capsys: Capture, held: list[str]
     told = run(capsys, "stuck", *app, *now)
     assert held[0] in told
     assert "1/3" in told
-    assert answer(capsys, "take-back", held[1], *now) == {"found": 1, "taken_back": 1}
+    assert answer(capsys, "reclaim", held[1], *now) == {"found": 1, "reclaimed": 1}
     assert [one["id"] for one in answer(capsys, "stuck", *now)["jobs"]] == held[:1]
-    assert run(capsys, "take-back", *app, *now) == "1 of 1 stuck jobs are taken back\n"
-    assert run(capsys, "take-back", *app, *now) == "0 of 0 stuck jobs are taken back\n"
-    assert me() in run(capsys, "show", held[1], *app)  # S8
+    assert run(capsys, "reclaim", *app, *now) == "1 of 1 stuck jobs are reclaimed\n"
+    assert run(capsys, "reclaim", *app, *now) == "0 of 0 stuck jobs are reclaimed\n"
+    assert current_user() in run(capsys, "show", held[1], *app)  # S8
 
 
 def test_without_an_app_it_says_what_it_needs(capsys: Capture) -> None:  # E30 E67
-    for command in ("stuck", "take-back"):
+    for command in ("stuck", "reclaim"):
         told = run(capsys, command, "--url", URL, code=2)
         assert "name the app that has them: --app pkg.module:name" in told
         assert told.count("\n") == 1

@@ -108,9 +108,9 @@ def test_uses_begin_anew_with_their_period_and_what_is_returned_is_not_counted()
     uses = Uses().add(NOW, retries=1, cost=4)
     assert uses.of("day", NOW + DAY).cost == 0
     assert uses.of("month", NOW).retries == 1
-    back = uses.take_back(NOW, 3)
+    back = uses.reverse(NOW, 3)
     assert (back.of("day", NOW).cost, back.of("month", NOW).cost) == (1, 1)
-    next_month = uses.add(NOW + DAY, cost=2).take_back(NOW, 4)  # used in a period that is over
+    next_month = uses.add(NOW + DAY, cost=2).reverse(NOW, 4)  # used in a period that is over
     assert next_month.of("day", NOW + DAY).cost == 2
 
 

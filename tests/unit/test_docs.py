@@ -112,7 +112,7 @@ def test_the_reference_names_every_option(page: str, kind: type[Any]) -> None:
 @pytest.mark.parametrize(("path", "least"), [("reference/failures.md", 50), ("explanation/security.md", 20)])
 def test_every_test_that_this_page_names_is_there(path: str, least: int) -> None:
     page, file = (ROOT / "docs" / path).read_text(encoding="utf-8"), ""
-    for alone in re.findall(r"`((?:http|integration|systems)/[\w/]+\.py)`", page):
+    for alone in re.findall(r"`((?:server|integration|systems)/[\w/]+\.py)`", page):
         assert (ROOT / "tests" / alone).exists() or (ROOT / "src" / "holdfast" / alone).exists(), alone
     named = re.findall(r"`([\w/]+\.py|…)::(test_\w+)`", page)
     assert len(named) == page.count("::") > least

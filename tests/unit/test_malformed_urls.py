@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.cli import main
-from holdfast.cli.exit_codes import complain
+from holdfast.cli.exit_codes import report_error
 from holdfast.client import Client
 from holdfast.domain.addresses import read_target as read_webhook
 from holdfast.transports.targets import read_target
@@ -90,8 +90,8 @@ ROADS: dict[str, tuple[tuple[str, ...], Callable[[str], object]]] = {
     "topic": (("amqp", "redis", "nats", "tls", "https", "x"), _transport),
     "topic of an app": (("amqp", "redis", "nats"), lambda url: Holdfast("memory://").topic("t", to=url)),
     "setting": (("amqp", "redis"), lambda url: Holdfast("memory://", dispatch=url)),
-    "setting of a place": (("s3", "gs"), lambda url: Holdfast("memory://", artefacts=url)),
-    "artefacts": (("s3", "file", "x"), make_artifacts),
+    "setting of a place": (("s3", "gs"), lambda url: Holdfast("memory://", artifacts=url)),
+    "artifacts": (("s3", "file", "x"), make_artifacts),
     "probe": (("http", "https", "x"), http_probe),
     "webhook": (("http", "https", "x"), read_webhook),
     "client": (("http", "https", "x"), Client),
@@ -100,7 +100,7 @@ ROADS: dict[str, tuple[tuple[str, ...], Callable[[str], object]]] = {
 
 def _said(error: BaseException, capsys: Capture) -> str:
     """All that a person may come to see of *error*: by the command line, in a log, and its causes' words."""
-    complain(error)
+    report_error(error)
     return capsys.readouterr().err + str(error) + "".join(traceback.format_exception_only(error))
 
 

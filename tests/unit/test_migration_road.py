@@ -97,7 +97,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 async def test_what_version_0_1_has_left_is_read_worked_on_and_purged(
     url: str, tmp_path: Path
 ) -> None:  # E42 E53
-    app = Holdfast(url, poll="20ms", result_limit=100, artefacts=tmp_path / "results", keep_logs="always")
+    app = Holdfast(url, poll="20ms", result_limit=100, artifacts=tmp_path / "results", keep_logs="always")
 
     @app.task(retry=Retry(2, base="1ms"))
     async def ship(order: int, *, job: Job = THIS_JOB) -> str:
@@ -112,7 +112,7 @@ async def test_what_version_0_1_has_left_is_read_worked_on_and_purged(
     ]
     async with app:
         done, dead = await app.job(DONE), await app.job(DEAD)
-        assert (done.state, done.result, done.artefact) == (State.COMPLETE, "@not a reference", None)
+        assert (done.state, done.result, done.artifact) == (State.COMPLETE, "@not a reference", None)
         assert (dead.state, dead.error_code) == (State.FAILED, "BOOM")
         assert [attempt.logs for job_id in (DONE, DEAD) for attempt in await app.attempts(job_id)] == [(), ()]
         assert [event.kind for event in await app.events(job_id=DONE)] == ["queued", "processing", "complete"]

@@ -116,7 +116,7 @@ async def test_each_verb_does_what_it_does_to_one(
 async def test_cancelling_many_is_for_those_that_have_not_ended(world: World) -> None:  # E66
     [dead] = await world.bury(1)
     ids = await world.enqueue(2)
-    begun = await world.app.operate("cancel", because="wrong")
+    begun = await world.app.operate("cancel", reason="wrong")
     await world.duty.run()
     assert (await world.look(begun)).done == begun.matched == 2
     assert [(await world.app.job(job_id)).state for job_id in (dead, *ids)] == [

@@ -54,7 +54,7 @@ EXAMPLES: dict[str, str] = {
 #: Further units for a pattern.
 UNITS: dict[str, tuple[str, ...]] = {
     "systems/reports/normalise:_COMMAS": ('"\\',),
-    "holdfast/http/strictjson:_STRING": ('"\\',),
+    "holdfast/server/strict_json:_STRING": ('"\\',),
 }
 
 FOUND = {one.key: one for package, root in ROOTS.items() for one in patterns_of(root, package)}

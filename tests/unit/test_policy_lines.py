@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.engine.policies.line_numbers import line_of, lines_of
+from holdfast.engine.policies.line_numbers import line_numbers_of, line_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,7 +52,7 @@ def test_each_way_of_writing_a_key_is_found() -> None:
         = "text\'\'\'
         dotted.key.of.many = true
     ''')
-    lines = lines_of(text)
+    lines = line_numbers_of(text)
     assert set(lines) == paths(tomllib.loads(text))
     assert lines["top",] == 2
     assert lines["tasks",] == lines["tasks", "one"] == 3
@@ -69,7 +69,7 @@ def test_each_way_of_writing_a_key_is_found() -> None:
 
 def test_the_example_is_found_in_whole() -> None:
     text = (ROOT / "examples" / "holdfast.toml").read_text("utf-8")
-    assert set(lines_of(text)) == paths(tomllib.loads(text))
+    assert set(line_numbers_of(text)) == paths(tomllib.loads(text))
 
 
 keys = st.from_regex(r"[A-Za-z0-9_-]{1,6}", fullmatch=True) | st.sampled_from(
@@ -124,6 +124,6 @@ def test_every_key_of_any_document_is_found(statements: list[str]) -> None:
         parsed = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return
-    lines = lines_of(text)
+    lines = line_numbers_of(text)
     assert set(lines) == paths(parsed)
     assert all(1 <= line <= text.count("\n") + 1 for line in lines.values())

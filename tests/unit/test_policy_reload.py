@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Retry, collector
+from holdfast import Holdfast, Retry, gc_tuning
 from holdfast.domain.breaker import BreakerState
 from holdfast.domain.guard import UNLIMITED, CallPermit
 from holdfast.domain.job import Claimed, JobId, Lane, Lease
@@ -224,15 +224,15 @@ async def test_what_is_said_of_a_dependency_changes_in_a_worker_that_runs(
     fail(4)
     assert worker.room(gateway) == 0
     await worker.tend(session)
-    [outlook] = await app.breakers()
-    assert outlook.breaker.state is BreakerState.OPEN
+    [state_of_dependency] = await app.breakers()
+    assert state_of_dependency.breaker.state is BreakerState.OPEN
 
     await say("breaker = false\nlimiter = false")
     assert worker.room(gateway) == 0  # it is open until its time has come
     clock.advance("1h")
     await worker.tend(session)
-    [outlook] = await app.breakers()
-    assert (outlook.breaker.state, worker.room(gateway)) == (BreakerState.CLOSED, UNLIMITED)
+    [state_of_dependency] = await app.breakers()
+    assert (state_of_dependency.breaker.state, worker.room(gateway)) == (BreakerState.CLOSED, UNLIMITED)
 
 
 async def call() -> None: ...
@@ -286,8 +286,8 @@ async def test_sighup_does_not_end_a_worker_without_a_file(
     monkeypatch: pytest.MonkeyPatch, heard: Heard, tmp_path: Path
 ) -> None:  # E10
     monkeypatch.chdir(tmp_path)  # no holdfast.toml here
-    for done in ("pass_by_what_is_there", "come_seldom"):  # this process is not its own
-        monkeypatch.setattr(collector, done, int)
+    for done in ("freeze_imports", "raise_threshold"):  # this process is not its own
+        monkeypatch.setattr(gc_tuning, done, int)
     monkeypatch.setattr(sys, "stdin", StringIO())
     app = Holdfast("memory://")
 

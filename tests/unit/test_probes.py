@@ -78,9 +78,9 @@ async def test_a_good_answer_lets_trials_begin_when_they_are_due(world: World) -
 async def test_a_bad_answer_puts_them_off_until_the_check_is_asked_again(world: World) -> None:  # E22
     await world.open(reopens=0, seconds=30)
     assert await world.after(30) == (BreakerState.OPEN, 1)
-    [outlook] = await world.app.breakers()
-    assert outlook.breaker.reopens == 0
-    assert outlook.breaker.retry_at == world.clock.now() + PROBE_AGAIN
+    [state_of_dependency] = await world.app.breakers()
+    assert state_of_dependency.breaker.reopens == 0
+    assert state_of_dependency.breaker.retry_at == world.clock.now() + PROBE_AGAIN
     world.status = "200 OK"
     assert await world.after(4) == (BreakerState.OPEN, 1)
     assert await world.after(1) == (BreakerState.HALF_OPEN, 2)  # and not a cooldown later

@@ -77,7 +77,7 @@ ALLOWED = {
         "call_later",
     ): "the hard timeout of an attempt: the work it cuts off runs in real seconds",
     (
-        "http/connection.py",
+        "server/connection.py",
         "call_later",
     ): "uvicorn makes the connection's object itself, and a client that drips does so in real seconds",
     (

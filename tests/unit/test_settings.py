@@ -35,9 +35,9 @@ def test_a_heart_beats_three_times_in_a_lease_unless_told() -> None:
     ("given", "environment", "words"),
     [
         ({"leese": "1s"}, {}, "no setting leese; did you mean lease?"),
-        ({"xyz": 1}, {}, "no setting xyz; there are: artefacts, broker, child_jobs, child_memory,"),
-        ({"artefacts": "ftp://x/y"}, {}, "artefacts: 'ftp' is no place to keep artefacts; use a folder,"),
-        ({}, {"HOLDFAST_ARTEFACTS": "gs://bucket"}, "HOLDFAST_ARTEFACTS: 'gs' is no place to keep artefacts"),
+        ({"xyz": 1}, {}, "no setting xyz; there are: artifacts, broker, child_jobs, child_memory,"),
+        ({"artifacts": "ftp://x/y"}, {}, "artifacts: 'ftp' is no place to keep artifacts; use a folder,"),
+        ({}, {"HOLDFAST_ARTIFACTS": "gs://bucket"}, "HOLDFAST_ARTIFACTS: 'gs' is no place to keep artifacts"),
         ({"keep_logs": "sometimes"}, {}, "keep_logs is 'sometimes'; it is one of failed, always, never"),
         (
             {},
@@ -71,11 +71,11 @@ def test_nonsense_is_named_with_its_source(
     assert "\n" not in str(refused.value)
 
 
-def test_artefacts_go_to_a_folder_or_a_bucket_and_nowhere_by_default() -> None:  # E42
-    assert (Settings.read({}, {}).artefacts, Settings.read({}, {}).keep_logs) == (None, "failed")
-    assert Settings.read({"artefacts": Path("/srv/results")}, {}).artefacts == "/srv/results"
+def test_artifacts_go_to_a_folder_or_a_bucket_and_nowhere_by_default() -> None:  # E42
+    assert (Settings.read({}, {}).artifacts, Settings.read({}, {}).keep_logs) == (None, "failed")
+    assert Settings.read({"artifacts": Path("/srv/results")}, {}).artifacts == "/srv/results"
     for place in ("results", "file:///srv/results", "s3://bucket/prefix", "memory://"):
-        assert Settings.read({}, {"HOLDFAST_ARTEFACTS": place}).artefacts == place
+        assert Settings.read({}, {"HOLDFAST_ARTIFACTS": place}).artifacts == place
 
 
 def test_no_grace_at_all_is_a_choice() -> None:

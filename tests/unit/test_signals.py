@@ -50,7 +50,7 @@ async def hang_up(app: Holdfast) -> tuple[asyncio.Task[None], State]:
 async def test_a_worker_whose_terminal_is_gone_finishes_what_it_has_and_ends(
     monkeypatch: pytest.MonkeyPatch, unheard: list[int]
 ) -> None:  # E5
-    monkeypatch.setattr(signals, "hang_up_ends_us", lambda: True)
+    monkeypatch.setattr(signals, "sighup_stops_us", lambda: True)
     async with Holdfast("memory://") as app:
         working, state = await hang_up(app)
         async with asyncio.timeout(20):
@@ -66,7 +66,7 @@ async def test_a_program_that_goes_on_after_its_worker_is_not_ended(
         faulthandler, "dump_traceback_later", lambda seconds, **given: armed.append(f"{seconds:.0f}")
     )
     monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: armed.append("lifted"))
-    monkeypatch.setattr(signals, "hang_up_ends_us", lambda: True)
+    monkeypatch.setattr(signals, "sighup_stops_us", lambda: True)
     for grace in ("30s", "7s"):  # what was lifted can be armed again
         async with Holdfast("memory://", grace=grace) as app:
             working, _ = await hang_up(app)
@@ -78,7 +78,7 @@ async def test_a_program_that_goes_on_after_its_worker_is_not_ended(
 async def test_without_a_terminal_and_without_a_file_of_policies_a_hang_up_ends_nobody(
     monkeypatch: pytest.MonkeyPatch, unheard: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(signals, "hang_up_ends_us", lambda: False)
+    monkeypatch.setattr(signals, "sighup_stops_us", lambda: False)
     caplog.set_level(logging.INFO, "holdfast")
     async with Holdfast("memory://") as app:
         working, state = await hang_up(app)
@@ -92,7 +92,7 @@ async def test_without_a_terminal_and_without_a_file_of_policies_a_hang_up_ends_
 async def test_a_worker_under_nohup_does_not_hear_its_terminal_go(
     monkeypatch: pytest.MonkeyPatch, unheard: list[int]
 ) -> None:
-    monkeypatch.setattr(signals, "hang_up_ends_us", lambda: True)
+    monkeypatch.setattr(signals, "sighup_stops_us", lambda: True)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     async with Holdfast("memory://") as app:
         working, state = await hang_up(app)

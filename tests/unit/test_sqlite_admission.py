@@ -57,8 +57,8 @@ class Desk:
 
     def calls(self, *lanes: Lane) -> bool:
         """Whether the bell calls who waits for work in these lanes."""
-        assert self.store._bell is not None
-        return self.store._bell.calls(list(lanes))
+        assert self.store._notifier is not None
+        return self.store._notifier.calls(list(lanes))
 
     def ords(self) -> list[int]:
         return [ord_ for (ord_,) in self.file.execute("SELECT ord FROM holdfast_job ORDER BY id")]
@@ -138,13 +138,13 @@ async def test_a_report_without_news_costs_no_write_and_the_worker_still_counts(
     changes: list[int] = []
     for second in range(30):
         before = desk.file.execute("PRAGMA data_version").fetchone()
-        [outlook] = await desk.store.report(idle, [seen()])
+        [state_of_dependency] = await desk.store.report(idle, [seen()])
         changes += [second] * (desk.file.execute("PRAGMA data_version").fetchone() != before)
-        assert outlook.callers == 1
+        assert state_of_dependency.callers == 1
         desk.clock.advance("1s")
     assert 5 <= len(changes) <= 6
-    [outlook] = await desk.store.report(other, [seen(calls=3)])
-    assert (outlook.callers, outlook.calls) == (2, 3)
+    [state_of_dependency] = await desk.store.report(other, [seen(calls=3)])
+    assert (state_of_dependency.callers, state_of_dependency.calls) == (2, 3)
 
 
 async def test_reports_of_workers_that_are_gone_are_deleted(desk: Desk) -> None:  # E20

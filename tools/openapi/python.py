@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _MADE = "Made by `python -m tools.openapi`: change the API, not this file."
 #: Shapes that are a part of another: what a hand-written verb takes beside its own arguments.
 _PARTS = {
-    "JobOptions": ("NewJob", {"task", "args"}),
-    "OperationOptions": ("NewOperation", {"doing", "where", "dry_run"}),
+    "JobOptions": ("JobRequest", {"task", "args"}),
+    "OperationOptions": ("OperationRequest", {"doing", "where", "dry_run"}),
 }
 _PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 

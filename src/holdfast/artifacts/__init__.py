@@ -1,1 +1,1 @@
-"""Where artefacts are kept: a folder, an S3 bucket, or memory for tests."""
+"""Where artifacts are kept: a folder, an S3 bucket, or memory for tests."""

@@ -1,7 +1,7 @@
-"""Artefacts in a folder that all workers and readers share.
+"""Artifacts in a folder that all workers and readers share.
 
 A file is written beside its place and moved there when it is on disk, so whoever finds it finds all of it. What a worker
-that died has left half-written is removed with the artefact it was to become.
+that died has left half-written is removed with the artifact it was to become.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class FileArtifacts:
                 break
             try:
                 folder.rmdir()
-            except OSError:  # somebody else's artefact is in it, or it is gone already
+            except OSError:  # somebody else's artifact is in it, or it is gone already
                 break
 
 

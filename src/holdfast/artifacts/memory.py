@@ -1,4 +1,4 @@
-"""Artefacts in a dictionary, for tests."""
+"""Artifacts in a dictionary, for tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MemoryArtifacts:
         try:
             return self.kept[reference]
         except KeyError:
-            raise FileNotFoundError(errno.ENOENT, "no such artefact", reference) from None
+            raise FileNotFoundError(errno.ENOENT, "no such artifact", reference) from None
 
     async def delete(self, reference: str) -> None:
         self.kept.pop(reference, None)

@@ -1,4 +1,4 @@
-"""Artefacts in a bucket of S3, or of anything that speaks its protocol.
+"""Artifacts in a bucket of S3, or of anything that speaks its protocol.
 
 Region, endpoint and credentials are those of the usual AWS_* environment. An object appears whole or not at all; what is
 larger than a few megabytes is sent in parts.
@@ -53,7 +53,7 @@ class S3Artifacts:
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error):  # then nothing is known about the object
                 raise OSError(errno.EIO, f"{self._where}: there is no such bucket") from None
-            raise FileNotFoundError(errno.ENOENT, f"{self._where}: no such artefact") from None
+            raise FileNotFoundError(errno.ENOENT, f"{self._where}: no such artifact") from None
         except (PermissionDeniedError, UnauthenticatedError) as error:
             raise PermissionError(errno.EACCES, f"{self._where}: {_first_line(error)}") from None
         except (BaseError, ValueError) as error:

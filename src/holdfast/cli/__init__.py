@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from holdfast import collector
+from holdfast import gc_tuning
 
 #: command → where it is ("module:attribute") and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "migrate": ("holdfast.cli.migrate:migrate", "Bring the database's schema up to date."),
     "jobs": (
         "holdfast.cli.jobs:jobs",
-        "Look at jobs; retry and cancel them; take back those that are stuck.",
+        "Look at jobs; retry and cancel them; reclaim those that are stuck.",
     ),
     "dead": ("holdfast.cli.dead:dead", "Look at dead letters; redrive and discard them."),
     "events": ("holdfast.cli.events:events", "Print what happened, or follow it."),
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"holdfast {__version__}")
         return 0
     if argv is None:
-        collector.come_seldom()
+        gc_tuning.raise_threshold()
     from holdfast.cli.loading import call
 
     return call(args[0], args[1:])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from holdfast.cli.exit_codes import ImportFailed
-from holdfast.domain.duration import spell
+from holdfast.domain.duration import format_duration
 from holdfast.errors import StoreUnavailable, UsageError
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
@@ -129,7 +129,7 @@ def chosen_app(app: str | None, url: str | None) -> Holdfast:
 
 
 @asynccontextmanager
-async def patiently(app: Holdfast) -> AsyncIterator[None]:
+async def retry_until_available(app: Holdfast) -> AsyncIterator[None]:
     """Inside the block the app is open: for processes that are to run for long."""
     await wait_out(app, app.engine)
     async with app:
@@ -151,7 +151,9 @@ async def wait_out(app: Holdfast, verb: Callable[[], Awaitable[T]]) -> T:
                 raise
             if not waited:
                 log.warning(
-                    "store.away", reason=str(error), hint=f"waits for {spell(app.settings.wait_for_store)}"
+                    "store.away",
+                    reason=str(error),
+                    hint=f"waits for {format_duration(app.settings.wait_for_store)}",
                 )
             waited = True
             await asyncio.sleep(pause)

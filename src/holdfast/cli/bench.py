@@ -97,7 +97,7 @@ async def _measure(url: str, jobs: int, concurrency: int) -> tuple[list[Measure]
             found = [await _one_by_one(task, max(10, jobs // 10)), await _in_bulk(task, jobs)]
             total = sum(m.jobs for m in found)
             began = time.perf_counter()
-            working = asyncio.create_task(app.run_worker(queues=[name], duties=False))
+            working = asyncio.create_task(app.run_worker(queues=[name], maintenance=False))
             waiting = asyncio.create_task(all_ended.wait())
             with progress_bar("running", total) as progress:
                 while not waiting.done() and not working.done():

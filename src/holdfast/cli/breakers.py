@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.apps import ask
-from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, me
+from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, current_user
 from holdfast.cli.pauses import ByOption, ForOption, ReasonOption
 from holdfast.cli.views import print_json, say
 
@@ -38,7 +38,7 @@ def list_(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = Fa
     """Every dependency that is called, or was when its breaker last changed."""
     found = ask(app, url, lambda app: app.breakers())
     if as_json:
-        print_json({"breakers": [_outlook_view(outlook) for outlook in found]})
+        print_json({"breakers": [_outlook_view(state_of_dependency) for state_of_dependency in found]})
         return
     from holdfast.cli.tables import show_table
 
@@ -74,18 +74,18 @@ def list_(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = Fa
     )
 
 
-def _outlook_view(outlook: DependencyState) -> dict[str, Any]:
+def _outlook_view(state_of_dependency: DependencyState) -> dict[str, Any]:
     return {
-        "dependency": outlook.dependency.name,
-        "shard": outlook.dependency.shard,
-        **breaker_view(outlook.breaker),
-        "votes": outlook.votes,
-        "callers": outlook.callers,
-        "limit": outlook.limit,
-        "in_flight": outlook.in_flight,
-        "latency": outlook.latency,
-        "calls": outlook.calls,
-        "failures": outlook.failures,
+        "dependency": state_of_dependency.dependency.name,
+        "shard": state_of_dependency.dependency.shard,
+        **breaker_view(state_of_dependency.breaker),
+        "votes": state_of_dependency.votes,
+        "callers": state_of_dependency.callers,
+        "limit": state_of_dependency.limit,
+        "in_flight": state_of_dependency.in_flight,
+        "latency": state_of_dependency.latency,
+        "calls": state_of_dependency.calls,
+        "failures": state_of_dependency.failures,
     }
 
 
@@ -112,7 +112,9 @@ def open_(
 ) -> None:
     """Hold back all calls to it, for a time or its cooldown; then trials begin."""
     breaker = ask(
-        app, url, lambda app: app.open_breaker(name, duration=duration, reason=reason, by=by or me())
+        app,
+        url,
+        lambda app: app.open_breaker(name, duration=duration, reason=reason, by=by or current_user()),
     )
     if as_json:
         print_json({"dependency": name, **breaker_view(breaker)})
@@ -133,7 +135,7 @@ def close(
     as_json: JsonOption = False,
 ) -> None:
     """Let calls to it begin again, without trials."""
-    breaker = ask(app, url, lambda app: app.close_breaker(name, reason=reason, by=by or me()))
+    breaker = ask(app, url, lambda app: app.close_breaker(name, reason=reason, by=by or current_user()))
     if as_json:
         print_json({"dependency": name, **breaker_view(breaker)})
     else:

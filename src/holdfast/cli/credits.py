@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli.apps import ask
 from holdfast.cli.exit_codes import OK, PROBLEMS
-from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, me
+from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, current_user
 from holdfast.cli.views import print_json, say
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
@@ -75,7 +75,7 @@ def grant(
         app,
         url,
         lambda app: app.credits.grant(
-            account, amount, source=source, expires=expires, note=note, by=me(), id=grant_id
+            account, amount, source=source, expires=expires, note=note, by=current_user(), id=grant_id
         ),
     )
     if as_json:
@@ -103,7 +103,10 @@ def adjust(
     as_json: JsonOption = False,
 ) -> None:
     """Correct an account by hand; never below nothing."""
-    _show(ask(app, url, lambda app: app.credits.adjust(account, amount, reason=reason, by=me())), as_json)
+    _show(
+        ask(app, url, lambda app: app.credits.adjust(account, amount, reason=reason, by=current_user())),
+        as_json,
+    )
 
 
 @credits.command("open")

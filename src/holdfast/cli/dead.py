@@ -9,7 +9,15 @@ import typer
 from holdfast.cli.apps import ask
 from holdfast.cli.exit_codes import NothingFound
 from holdfast.cli.filters import Where, filtered
-from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption, me
+from holdfast.cli.options import (
+    PLAIN,
+    AfterOption,
+    AppOption,
+    JsonOption,
+    LimitOption,
+    UrlOption,
+    current_user,
+)
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.views import print_json, view
 from holdfast.errors import UsageError
@@ -158,7 +166,7 @@ def redrive(
             return chosen, 0
         with progress_bar("redriving", chosen) as progress:
             done = await app.redrive(
-                by=me(), to_queue=to_queue, rate=rate, limit=limit, progress=progress, **where
+                by=current_user(), to_queue=to_queue, rate=rate, limit=limit, progress=progress, **where
             )
         return chosen, done
 
@@ -176,7 +184,7 @@ def redrive(
 @by_filter
 def discard(
     *,
-    because: Annotated[str, typer.Option("--because", help="Why; kept with the event.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the event.")],
     ids: IdsArgument = None,
     app: AppOption = None,
     url: UrlOption = None,
@@ -192,7 +200,7 @@ def discard(
         matching = await _count(app, where)
         if ids and not matching:
             raise NothingFound(f"no dead letter has the id {', '.join(ids)}")
-        return matching, 0 if dry_run else await app.discard(reason=because, by=me(), **where)
+        return matching, 0 if dry_run else await app.discard(reason=reason, by=current_user(), **where)
 
     matching, done = ask(app, url, move)
     if as_json:

@@ -48,7 +48,7 @@ def examine(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = 
             *worker_findings(depths, workers),
             *waiting_findings(workers),
             *pause_findings(await store.holds()),
-            *breaker_findings(await store.outlooks()),
+            *breaker_findings(await store.dependency_states()),
         ]
         return findings, health, await known.counts()
 
@@ -119,7 +119,7 @@ def lease_findings(stuck: list[Expired]) -> list[Finding]:
         Finding(
             "leases",
             "problem",
-            f"{many} jobs whose worker was lost wait to be taken back ({shown}…): no worker with duties is running",
+            f"{many} jobs whose worker was lost wait to be reclaimed ({shown}…): no worker with duties is running",
         )
     ]
 
@@ -208,14 +208,14 @@ def _until(held: Held) -> str:
     return "until somebody resumes it" if held.until is None else f"until {held.until:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def breaker_findings(outlooks: list[DependencyState]) -> list[Finding]:
+def breaker_findings(dependency_states: list[DependencyState]) -> list[Finding]:
     return [
         Finding(
             "breakers",
             "warning",
-            f"the breaker of {outlook.dependency.label} is {outlook.breaker.state}: jobs that call it wait;"
+            f"the breaker of {state_of_dependency.dependency.label} is {state_of_dependency.breaker.state}: jobs that call it wait;"
             " `holdfast breakers` says since when, and when it is tried again",
         )
-        for outlook in outlooks
-        if outlook.breaker.state != "closed"
-    ] or [Finding("breakers", "ok", f"{len(outlooks)} dependencies, none is stopped")]
+        for state_of_dependency in dependency_states
+        if state_of_dependency.breaker.state != "closed"
+    ] or [Finding("breakers", "ok", f"{len(dependency_states)} dependencies, none is stopped")]

@@ -68,7 +68,7 @@ def exit_code(error: BaseException) -> int:
     return next((code for kind, code in _CODES if isinstance(error, kind)), PROBLEMS)
 
 
-def complain(error: BaseException) -> int:
+def report_error(error: BaseException) -> int:
     """Print it in one line, without secrets, and below it where the user's own code failed. Return the exit code."""
     line = " ".join(str(error).split())
     if line:

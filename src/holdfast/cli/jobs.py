@@ -1,4 +1,4 @@
-"""`holdfast jobs`: look at jobs; retry and cancel them; take back those that are stuck."""
+"""`holdfast jobs`: look at jobs; retry and cancel them; reclaim those that are stuck."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ import typer
 
 from holdfast.cli.apps import ask
 from holdfast.cli.filters import Where, filtered
-from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption, me
-from holdfast.cli.stuck import stuck, take_back
+from holdfast.cli.options import (
+    PLAIN,
+    AfterOption,
+    AppOption,
+    JsonOption,
+    LimitOption,
+    UrlOption,
+    current_user,
+)
+from holdfast.cli.stuck import reclaim, stuck
 from holdfast.cli.views import attempt_view, job_view, print_json, say, view
 from holdfast.errors import UsageError
 
@@ -19,9 +27,9 @@ if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
     from holdfast.domain.job import Attempt, Event, JobRow
 
-jobs = typer.Typer(help="Look at jobs; retry and cancel them; take back those that are stuck.", **PLAIN)
+jobs = typer.Typer(help="Look at jobs; retry and cancel them; reclaim those that are stuck.", **PLAIN)
 jobs.command()(stuck)
-jobs.command("take-back")(take_back)
+jobs.command("reclaim")(reclaim)
 
 EVENTS_AT_ONCE = 1000
 
@@ -150,19 +158,19 @@ def show(
     logs: Annotated[bool, typer.Option("--logs", help="With what was logged in its attempts.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """One job: its row, attempts, tracebacks, artefacts, events and late results."""
+    """One job: its row, attempts, tracebacks, artifacts, events and late results."""
 
     async def look(app: Holdfast) -> tuple[JobRow, list[Attempt], list[Event], list[Any], list[Any]]:
         row = await app.job(job_id)
         attempts, events = await app.attempts(job_id), await events_of(app, job_id)
-        return row, attempts, events, await app.late_results(job_id), await app.artefacts(job_id)
+        return row, attempts, events, await app.late_results(job_id), await app.artifacts(job_id)
 
-    row, attempts, events, late, artefacts = ask(app, url, look)
+    row, attempts, events, late, artifacts = ask(app, url, look)
     if as_json:
         shown = job_view(row, events)
         shown["attempts"] = [attempt_view(attempt) for attempt in attempts]
         shown["late_results"] = [view(result) for result in late]
-        shown["artefacts"] = [view(artefact) for artefact in artefacts]
+        shown["artifacts"] = [view(artifact) for artifact in artifacts]
         print_json(shown)
         return
     from holdfast.cli.tables import heading, show_facts, show_lines, show_table, span
@@ -189,11 +197,11 @@ def show(
         for a in attempts:
             heading(f"Logs of attempt {a.attempt}")
             show_lines(a.logs, empty="None were kept.")
-    if artefacts:
-        heading("Artefacts")
+    if artifacts:
+        heading("Artifacts")
         show_table(
             ["reference", "name", "bytes", "at"],
-            [(a.reference, a.name or "(the result)", f"{a.bytes:,}", a.at) for a in artefacts],
+            [(a.reference, a.name or "(the result)", f"{a.bytes:,}", a.at) for a in artifacts],
             empty="",
         )
     heading("Events")
@@ -206,7 +214,7 @@ def show(
         heading("Late results (without effect)")
         show_table(
             ["at", "reason", "outcome", "result"],
-            [(r.at, r.reason, r.outcome, r.artefact or r.result) for r in late],
+            [(r.at, r.reason, r.outcome, r.artifact or r.result) for r in late],
             empty="",
         )
 
@@ -234,7 +242,7 @@ def retry(
 
     async def move(app: Holdfast) -> None:
         for job_id in ids:
-            place = await app.retry(job_id, by=me(), from_step=from_step, args=edited)
+            place = await app.retry(job_id, by=current_user(), from_step=from_step, args=edited)
             if as_json:
                 print_json({"id": job_id, "state": "queued", "place": place})
             else:
@@ -248,14 +256,14 @@ def cancel(
     ids: IdsArgument,
     app: AppOption = None,
     url: UrlOption = None,
-    because: Annotated[str, typer.Option("--because", help="Kept with the event.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Kept with the event.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Cancel queued or processing jobs."""
 
     async def move(app: Holdfast) -> None:
         for job_id in ids:
-            await app.cancel(job_id, by=me(), reason=because)
+            await app.cancel(job_id, by=current_user(), reason=reason)
             if as_json:
                 print_json({"id": job_id, "state": "cancelled"})
             else:

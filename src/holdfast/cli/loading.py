@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command
 
 from holdfast.cli import COMMANDS
-from holdfast.cli.exit_codes import INTERRUPTED, OK, complain, print_error
+from holdfast.cli.exit_codes import INTERRUPTED, OK, print_error, report_error
 from holdfast.errors import HoldfastError, UsageError
 
 
@@ -21,12 +21,12 @@ def call(name: str, args: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except HoldfastError as error:
-        return complain(error)
+        return report_error(error)
     except BaseExceptionGroup as group:  # what leaves a task group; several of ours are told as the first
         ours, others = group.split(HoldfastError)
         if ours is None or others is not None:
             raise
-        return complain(_first(ours))
+        return report_error(_first(ours))
 
 
 def _first(group: BaseExceptionGroup[HoldfastError]) -> BaseException:

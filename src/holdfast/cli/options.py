@@ -36,7 +36,7 @@ def words(values: list[str] | None) -> list[str]:
     return [word.strip() for value in values or [] for word in value.split(",") if word.strip()]
 
 
-def me() -> str:
+def current_user() -> str:
     """Who is on record for a move made from here."""
     try:
         return f"cli:{getpass.getuser()}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.apps import ask, load_app, patiently
+from holdfast.cli.apps import ask, load_app, retry_until_available
 from holdfast.cli.exit_codes import OK
 from holdfast.cli.options import PLAIN, AppArgument, AppOption, JsonOption, LimitOption, UrlOption
 from holdfast.cli.views import print_json, say
@@ -34,17 +34,17 @@ def run_relay(app: AppArgument, until_idle: UntilIdleOption = False) -> int:
     """Bring messages to their targets until SIGTERM or SIGINT; a second one ends at once and gives back what is in hand."""
     from holdfast import logs
     from holdfast.cli.supervisor import die_with_parent
-    from holdfast.signals import ends_in_time
+    from holdfast.signals import with_deadline
 
     die_with_parent()
     found = load_app(app)
     logs.configure(keep=True)
 
     async def run() -> None:
-        async with patiently(found):
+        async with retry_until_available(found):
             await found.run_relay(until_idle=until_idle, handle_signals=True)
 
-    with ends_in_time():
+    with with_deadline():
         asyncio.run(run())
     return OK
 
@@ -168,7 +168,7 @@ def replay(
 @outbox.command()
 def park(
     message_id: IdArgument,
-    because: Annotated[str, typer.Option("--because", help="Why; kept with the message.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the message.")],
     app: AppOption = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
@@ -176,7 +176,7 @@ def park(
     """Take a waiting message out of line until it is replayed."""
 
     async def move(app: Holdfast) -> Message:
-        await app.park_message(message_id, reason=because)
+        await app.park_message(message_id, reason=reason)
         return await app.message(message_id)
 
     found = ask(app, url, move)
@@ -186,7 +186,7 @@ def park(
 @outbox.command()
 def discard(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of parked messages.")],
-    because: Annotated[str, typer.Option("--because", help="Why; an event keeps it.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; an event keeps it.")],
     app: AppOption = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
@@ -195,7 +195,7 @@ def discard(
 
     async def move(app: Holdfast) -> int:
         for message_id in ids:
-            await app.discard_message(message_id, reason=because, by="cli")
+            await app.discard_message(message_id, reason=reason, by="cli")
         return len(ids)
 
     done = ask(app, url, move)

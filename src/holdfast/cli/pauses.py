@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.apps import ask
-from holdfast.cli.options import me
+from holdfast.cli.options import current_user
 from holdfast.cli.views import print_json, say
 from holdfast.errors import Conflict
 
@@ -65,7 +65,7 @@ def pause(
     as_json: bool,
 ) -> None:
     async def hold(app: Holdfast) -> Held:
-        await app.pause(name, kind=kind, duration=duration, reason=reason, by=by or me())
+        await app.pause(name, kind=kind, duration=duration, reason=reason, by=by or current_user())
         for held in await app.holds():
             if (held.scope.kind, held.scope.name, held.cause) == (kind, name, "pause"):
                 return held
@@ -80,7 +80,7 @@ def pause(
 
 
 def resume(app: str | None, url: str | None, kind: str, name: str, *, by: str | None, as_json: bool) -> None:
-    ended = ask(app, url, lambda app: app.resume(name, kind=kind, by=by or me()))
+    ended = ask(app, url, lambda app: app.resume(name, kind=kind, by=by or current_user()))
     if as_json:
         print_json({"kind": kind, "name": name, "resumed": ended})
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.apps import load_app, patiently
+from holdfast.cli.apps import load_app, retry_until_available
 from holdfast.cli.exit_codes import OK
 from holdfast.cli.options import PLAIN, AppArgument
 from holdfast.errors import UsageError
@@ -49,7 +49,7 @@ def run_serve(
     async def run() -> None:
         stopped, loop = asyncio.Event(), asyncio.get_running_loop()
         limit = None if rate == "none" else rate
-        async with patiently(found):  # until then a signal just ends us
+        async with retry_until_available(found):  # until then a signal just ends us
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, stopped.set)
             async with answering(found, (host, port), no_auth=no_auth, rate=limit):

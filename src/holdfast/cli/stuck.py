@@ -1,4 +1,4 @@
-"""`holdfast jobs stuck` and `take-back`: attempts that run on for too long while their worker lives."""
+"""`holdfast jobs stuck` and `reclaim`: attempts that run on for too long while their worker lives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli.apps import ask
 from holdfast.cli.filters import Where, filtered
-from holdfast.cli.options import AppOption, JsonOption, UrlOption, me
+from holdfast.cli.options import AppOption, JsonOption, UrlOption, current_user
 from holdfast.cli.views import print_json
 from holdfast.errors import UsageError
 
@@ -44,12 +44,12 @@ def stuck(
         print_json({"jobs": [stuck_view(one) for one in found]})
         return
     from holdfast.cli.tables import show_table
-    from holdfast.domain.duration import spell
+    from holdfast.domain.duration import format_duration
 
     show_table(
         ["id", "task", "queue", "attempt", "longer than", "worker"],
         [
-            (s.id, s.task, s.queue, f"{s.attempt}/{s.max_attempts}", spell(s.longer_than), s.worker)
+            (s.id, s.task, s.queue, f"{s.attempt}/{s.max_attempts}", format_duration(s.longer_than), s.worker)
             for s in found
         ],
         empty="No job is stuck.",
@@ -57,7 +57,7 @@ def stuck(
 
 
 @filtered("task", "owner")
-def take_back(
+def reclaim(
     ids: IdsArgument = None,
     *,
     app: AppOption = None,
@@ -71,13 +71,13 @@ def take_back(
 
     async def move(app: Holdfast) -> tuple[int, int]:
         found = await _find(app, longer_than, limit=limit, ids=ids or None, **where)
-        return len(found), await app.take_back(found, by=me())
+        return len(found), await app.reclaim(found, by=current_user())
 
     found, done = ask(app, url, move)
     if as_json:
-        print_json({"found": found, "taken_back": done})
+        print_json({"found": found, "reclaimed": done})
     else:
-        print(f"{done} of {found} stuck jobs are taken back")
+        print(f"{done} of {found} stuck jobs are reclaimed")
 
 
 async def _find(app: Holdfast, longer_than: str | None, **asked: Any) -> list[StuckJob]:

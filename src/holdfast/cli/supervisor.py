@@ -24,7 +24,7 @@ from types import FrameType
 
 from holdfast.cli.exit_codes import OK, PROBLEMS, USAGE
 from holdfast.logs import Log
-from holdfast.signals import AFTER_GRACE, hang_up_ends_us, signal_when_parent_ends
+from holdfast.signals import AFTER_GRACE, sighup_stops_us, signal_when_parent_ends
 
 log = Log("holdfast.supervisor")
 
@@ -44,7 +44,7 @@ def die_with_parent() -> None:
         return
     os.set_inheritable(int(pipe), False)
     _to_parent.append(int(pipe))
-    if not hang_up_ends_us():  # it asks to read the policies again: that comes later, or there are none
+    if not sighup_stops_us():  # it asks to read the policies again: that comes later, or there are none
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     signal_when_parent_ends(signal.SIGTERM)
@@ -202,7 +202,7 @@ class Supervisor:
         def passed_on(number: int, _frame: FrameType | None) -> None:
             self._hang_up() if number == signal.SIGHUP else self._stop()
 
-        numbers = [signal.SIGTERM, signal.SIGINT] + [signal.SIGHUP] * (not hang_up_ends_us())
+        numbers = [signal.SIGTERM, signal.SIGINT] + [signal.SIGHUP] * (not sighup_stops_us())
         before = {number: signal.signal(number, passed_on) for number in numbers}
         try:
             yield

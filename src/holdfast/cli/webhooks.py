@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.apps import ask
-from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, me
+from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, current_user
 from holdfast.cli.views import print_json, say, view
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
@@ -150,7 +150,7 @@ def disable(
     webhook_id: IdArgument, app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False
 ) -> None:
     """Send it nothing until it is enabled."""
-    _one(app, url, as_json, lambda app: app.disable_webhook(webhook_id, reason=f"by {me()}"))
+    _one(app, url, as_json, lambda app: app.disable_webhook(webhook_id, reason=f"by {current_user()}"))
 
 
 @webhooks.command()
@@ -210,7 +210,9 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Begin to send events again. Workers do it in batches, as an operation."""
-    begun = ask(app, url, lambda app: app.replay_webhook(webhook_id, after=after, before=before, by=me()))
+    begun = ask(
+        app, url, lambda app: app.replay_webhook(webhook_id, after=after, before=before, by=current_user())
+    )
     if as_json:
         print_json(view(begun))
     else:

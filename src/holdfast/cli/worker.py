@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from holdfast.cli.apps import load_app, patiently, wait_out
+from holdfast.cli.apps import load_app, retry_until_available, wait_out
 from holdfast.cli.exit_codes import OK
 from holdfast.cli.options import PLAIN, AppArgument, words
 from holdfast.errors import UsageError
@@ -34,7 +34,7 @@ ProcessesOption = Annotated[
 ]
 ReloadOption = Annotated[bool, typer.Option("--reload", help="Restart when a .py file below here changes.")]
 NoDutiesOption = Annotated[
-    bool, typer.Option("--no-duties", help="Leave promoting, reclaiming and deadlines to other workers.")
+    bool, typer.Option("--no-maintenance", help="Leave promoting, reclaiming and deadlines to other workers.")
 ]
 MetricsPortOption = Annotated[
     int | None,
@@ -42,7 +42,7 @@ MetricsPortOption = Annotated[
         "--metrics-port",
         min=0,
         max=65535,
-        help="Answer /metrics, /livez, /readyz and /duties on this port; further processes on the ports behind it.",
+        help="Answer /metrics, /livez, /readyz and /maintenance on this port; further processes on the ports behind it.",
     ),
 ]
 MetricsHostOption = Annotated[
@@ -80,7 +80,7 @@ def run_worker(
     queues: QueuesOption = None,
     processes: ProcessesOption = 1,
     reload: ReloadOption = False,
-    no_duties: NoDutiesOption = False,
+    no_maintenance: NoDutiesOption = False,
     until_idle: UntilIdleOption = False,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",
@@ -101,7 +101,7 @@ def run_worker(
             queues,
             processes,
             reload,
-            no_duties,
+            no_maintenance,
             until_idle,
             watched,
             relay=relay,
@@ -111,7 +111,7 @@ def run_worker(
     if dispatch is not None:
         found.dispatch_through(dispatch)
     answered = None if api_port is None else (api_host, api_port)
-    return _work(found, concurrency, queues, not no_duties, until_idle, watched, answered, relay)
+    return _work(found, concurrency, queues, not no_maintenance, until_idle, watched, answered, relay)
 
 
 @up.command()
@@ -165,7 +165,7 @@ def _work(
     app: Holdfast,
     concurrency: int | None,
     queues: list[str] | None,
-    duties: bool,
+    maintenance: bool,
     until_idle: bool,
     watched: tuple[str, int] | None = None,
     answered: tuple[str, int] | None = None,
@@ -174,7 +174,7 @@ def _work(
     from holdfast import logs
     from holdfast.cli.serve import answering, run_loop
     from holdfast.cli.supervisor import report_to_parent
-    from holdfast.signals import AFTER_GRACE, ends_in_time
+    from holdfast.signals import AFTER_GRACE, with_deadline
 
     logs.configure(keep=True)
     if not app.tasks:
@@ -185,11 +185,11 @@ def _work(
     chosen = _named(queues)
 
     async def work() -> None:
-        async with patiently(app), _watching(app, watched), answering(app, answered):
+        async with retry_until_available(app), _watching(app, watched), answering(app, answered):
             await app.run_worker(
                 concurrency=concurrency,
                 queues=chosen,
-                duties=duties,
+                maintenance=maintenance,
                 until_idle=until_idle,
                 handle_signals=True,
                 relay=relay,
@@ -197,7 +197,7 @@ def _work(
         _leave_tasks()  # here: the loop would wait for them before it ends
 
     report_to_parent(app.settings.grace.total_seconds() + AFTER_GRACE)
-    with ends_in_time():
+    with with_deadline():
         run_loop(work())
         _leave_threads()
     return OK
@@ -247,7 +247,7 @@ def _supervise(
     queues: list[str] | None,
     processes: int,
     reload: bool,
-    no_duties: bool,
+    no_maintenance: bool,
     until_idle: bool,
     watched: tuple[str, int] | None = None,
     answered: tuple[str, int] | None = None,
@@ -267,7 +267,7 @@ def _supervise(
         command += ["--queues", queue]
     if dispatch is not None:
         command += ["--dispatch", dispatch]
-    command += ["--no-duties"] * no_duties + ["--until-idle"] * until_idle
+    command += ["--no-maintenance"] * no_maintenance + ["--until-idle"] * until_idle
 
     def own(place: int) -> list[str]:
         """A port is one process's own: whoever asks must know whom. The API is answered by the first of them, which is the

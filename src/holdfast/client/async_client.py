@@ -27,28 +27,28 @@ from holdfast.client.types import (
     AttemptView,
     DeadLetterGroupView,
     DeadLetterView,
-    Doing,
+    DependencyView,
     EnqueuedView,
     EventView,
     ExplanationView,
     HealthView,
     JobOptions,
+    JobRequest,
     JobView,
     LaneView,
     ListDeadLetterGroupsQuery,
     ListDeadLettersQuery,
     ListJobsQuery,
-    Moved,
-    NewJob,
+    MovedJob,
+    OperationAction,
+    OperationFilter,
     OperationOptions,
     OperationView,
-    OutlookView,
     Paused,
     QueueView,
     Resumed,
     Retried,
     ScopeKind,
-    Where,
     WorkerView,
 )
 from holdfast.domain.duration import Duration
@@ -119,7 +119,7 @@ class AsyncClient:
         )
 
     async def enqueue_many(
-        self, jobs: Sequence[NewJob], *, idempotency_key: str | None = None
+        self, jobs: Sequence[JobRequest], *, idempotency_key: str | None = None
     ) -> list[EnqueuedView]:
         """All of them, or none."""
         return (await self.send(calls.enqueue_jobs(idempotency_key=idempotency_key, jobs=list(jobs)))).jobs
@@ -185,7 +185,7 @@ class AsyncClient:
     ) -> Retried:
         return await self.send(calls.retry_job(job_id, if_match=if_match, from_step=from_step, args=args))
 
-    async def cancel(self, job_id: str, *, reason: str = "", if_match: str | None = None) -> Moved:
+    async def cancel(self, job_id: str, *, reason: str = "", if_match: str | None = None) -> MovedJob:
         return await self.send(calls.cancel_job(job_id, if_match=if_match, reason=reason))
 
     # -- dead letters -------------------------------------------------------------------------------------------------
@@ -204,19 +204,21 @@ class AsyncClient:
     ) -> list[DeadLetterGroupView]:
         return (await self.send(calls.list_dead_letter_groups(**query))).groups
 
-    async def redrive(self, job_id: str, *, to_queue: str | None = None) -> Moved:
+    async def redrive(self, job_id: str, *, to_queue: str | None = None) -> MovedJob:
         return await self.send(calls.redrive_dead_letter(job_id, to_queue=to_queue))
 
-    async def discard(self, job_id: str, *, reason: str) -> Moved:
+    async def discard(self, job_id: str, *, reason: str) -> MovedJob:
         return await self.send(calls.discard_dead_letter(job_id, reason=reason))
 
     # -- everything that matches --------------------------------------------------------------------------------------
-    async def count(self, doing: Doing, where: Where) -> int:
+    async def count(self, doing: OperationAction, where: OperationFilter) -> int:
         """How many `operate` would begin with now."""
         told = await self.send(calls.begin_operation(doing=doing, where=where, dry_run=True))
         return no_operation(told).matched
 
-    async def operate(self, doing: Doing, where: Where, **options: Unpack[OperationOptions]) -> OperationView:
+    async def operate(
+        self, doing: OperationAction, where: OperationFilter, **options: Unpack[OperationOptions]
+    ) -> OperationView:
         """Do it to everything that matches; the workers carry it out, `operation` tells how far it is."""
         return no_counting(await self.send(calls.begin_operation(doing=doing, where=where, **options)))
 
@@ -253,7 +255,7 @@ class AsyncClient:
             found += page.lanes
         return found
 
-    async def breakers(self) -> list[OutlookView]:
+    async def breakers(self) -> list[DependencyView]:
         return (await self.send(calls.list_breakers())).breakers
 
     async def workers(self) -> list[WorkerView]:

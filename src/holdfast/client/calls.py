@@ -14,16 +14,16 @@ from holdfast.client.types import (
     Attempts,
     Breakers,
     BreakerView,
-    Counted,
     DeadLetterGroups,
     DeadLetterPage,
     DeadLetterView,
-    DiscardAsked,
+    DependencyView,
+    DiscardRequest,
     EnqueuedPage,
     EnqueuedView,
     EventPage,
     ExplanationView,
-    Forgotten,
+    ForgottenSchedule,
     GetDeadLetterQuery,
     GetJobAttemptsQuery,
     GetJobEventsQuery,
@@ -31,8 +31,12 @@ from holdfast.client.types import (
     GetJobQuery,
     HealthView,
     Holds,
+    InboundWebhookRequest,
     JobPage,
+    JobRequest,
+    JobsRequest,
     JobView,
+    KeyRequest,
     Keys,
     Lanes,
     LateResults,
@@ -44,59 +48,55 @@ from holdfast.client.types import (
     ListOperationsQuery,
     ListQueuesQuery,
     ListStuckJobsQuery,
-    MessageMoved,
+    MatchCount,
     MessagePage,
-    Moved,
-    NewInbound,
-    NewJob,
-    NewJobs,
-    NewKey,
+    MessageWithBody,
+    MovedJob,
+    MovedMessage,
     NewKeyView,
-    NewOperation,
-    NewSecret,
-    NewWebhook,
+    OperationRequest,
     Operations,
     OperationView,
-    OutlookView,
     Owners,
     OwnerView,
-    PauseAsked,
     Paused,
     PausedTypes,
-    PauseScope,
-    PauseTypes,
-    Processed,
+    PauseRequest,
+    PauseScopeRequest,
+    PauseTypesRequest,
     Queues,
-    Reason,
-    RedriveAsked,
-    ReplayAsked,
+    ReasonRequest,
+    ReclaimedJobs,
+    RedriveRequest,
+    ReplayRequest,
     ResultView,
     Resumed,
     ResumedTypes,
-    ResumeTypes,
+    ResumeTypesRequest,
     Retried,
-    RetryAsked,
-    RevokeAsked,
-    Revoked,
-    RotateAsked,
-    RotateSecretAsked,
+    RetryRequest,
+    RevokedKey,
+    RevokeKeyRequest,
+    RotateKeyRequest,
+    RotateSecretRequest,
     Schedules,
-    ScopeAsked,
+    ScopeRequest,
     StreamEventsQuery,
     StreamJobEventsQuery,
-    StuckAsked,
     StuckJobs,
+    StuckQuery,
     TestSent,
     Topics,
     WebhookPage,
+    WebhookRequest,
     WebhookView,
-    WholeMessage,
+    WebhookWithSecret,
     Workers,
     WorkersStatus,
 )
 
 
-def enqueue_job(*, idempotency_key: str | None = None, **body: Unpack[NewJob]) -> Call[EnqueuedView]:
+def enqueue_job(*, idempotency_key: str | None = None, **body: Unpack[JobRequest]) -> Call[EnqueuedView]:
     """Enqueue a job."""
     return Call(
         method="POST",
@@ -113,7 +113,7 @@ def list_jobs(**query: Unpack[ListJobsQuery]) -> Call[JobPage]:
     return Call(method="GET", path="/api/v1/jobs", query=query, answers={200: JobPage})
 
 
-def enqueue_jobs(*, idempotency_key: str | None = None, **body: Unpack[NewJobs]) -> Call[EnqueuedPage]:
+def enqueue_jobs(*, idempotency_key: str | None = None, **body: Unpack[JobsRequest]) -> Call[EnqueuedPage]:
     """Enqueue many jobs, all or none."""
     return Call(
         method="POST",
@@ -169,7 +169,7 @@ def retry_job(
     *,
     if_match: str | None = None,
     idempotency_key: str | None = None,
-    **body: Unpack[RetryAsked],
+    **body: Unpack[RetryRequest],
 ) -> Call[Retried]:
     """Run a failed, cancelled, waiting or stuck job now."""
     return Call(
@@ -183,29 +183,33 @@ def retry_job(
 
 
 def cancel_job(
-    job_id: str, *, if_match: str | None = None, idempotency_key: str | None = None, **body: Unpack[Reason]
-) -> Call[Moved]:
+    job_id: str,
+    *,
+    if_match: str | None = None,
+    idempotency_key: str | None = None,
+    **body: Unpack[ReasonRequest],
+) -> Call[MovedJob]:
     """Cancel a queued or running job."""
     return Call(
         method="POST",
         path=f"/api/v1/jobs/{part(job_id)}/cancel",
         headers={"If-Match": if_match, "Idempotency-Key": idempotency_key},
         body=body,
-        answers={200: Moved},
+        answers={200: MovedJob},
         takes_key=True,
     )
 
 
 def begin_operation(
-    *, idempotency_key: str | None = None, **body: Unpack[NewOperation]
-) -> Call[Counted | OperationView]:
+    *, idempotency_key: str | None = None, **body: Unpack[OperationRequest]
+) -> Call[MatchCount | OperationView]:
     """Do it to everything that matches."""
     return Call(
         method="POST",
         path="/api/v1/operations",
         headers={"Idempotency-Key": idempotency_key},
         body=body,
-        answers={200: Counted, 202: OperationView},
+        answers={200: MatchCount, 202: OperationView},
         takes_key=True,
     )
 
@@ -255,15 +259,15 @@ def redrive_dead_letter(
     *,
     if_match: str | None = None,
     idempotency_key: str | None = None,
-    **body: Unpack[RedriveAsked],
-) -> Call[Moved]:
+    **body: Unpack[RedriveRequest],
+) -> Call[MovedJob]:
     """Give it another life."""
     return Call(
         method="POST",
         path=f"/api/v1/dead-letters/{part(job_id)}/redrive",
         headers={"If-Match": if_match, "Idempotency-Key": idempotency_key},
         body=body,
-        answers={200: Moved},
+        answers={200: MovedJob},
         takes_key=True,
     )
 
@@ -273,15 +277,15 @@ def discard_dead_letter(
     *,
     if_match: str | None = None,
     idempotency_key: str | None = None,
-    **body: Unpack[DiscardAsked],
-) -> Call[Moved]:
+    **body: Unpack[DiscardRequest],
+) -> Call[MovedJob]:
     """Strike it; its job stays failed."""
     return Call(
         method="POST",
         path=f"/api/v1/dead-letters/{part(job_id)}/discard",
         headers={"If-Match": if_match, "Idempotency-Key": idempotency_key},
         body=body,
-        answers={200: Moved},
+        answers={200: MovedJob},
         takes_key=True,
     )
 
@@ -296,46 +300,46 @@ def list_messages(**query: Unpack[ListMessagesQuery]) -> Call[MessagePage]:
     return Call(method="GET", path="/api/v1/messages", query=query, answers={200: MessagePage})
 
 
-def get_message(message_id: str) -> Call[WholeMessage]:
+def get_message(message_id: str) -> Call[MessageWithBody]:
     """One message, with its body."""
-    return Call(method="GET", path=f"/api/v1/messages/{part(message_id)}", answers={200: WholeMessage})
+    return Call(method="GET", path=f"/api/v1/messages/{part(message_id)}", answers={200: MessageWithBody})
 
 
-def replay_message(message_id: str, *, idempotency_key: str | None = None) -> Call[MessageMoved]:
+def replay_message(message_id: str, *, idempotency_key: str | None = None) -> Call[MovedMessage]:
     """Deliver a published or parked one once more, under its id."""
     return Call(
         method="POST",
         path=f"/api/v1/messages/{part(message_id)}/replay",
         headers={"Idempotency-Key": idempotency_key},
-        answers={200: MessageMoved},
+        answers={200: MovedMessage},
         takes_key=True,
     )
 
 
 def park_message(
-    message_id: str, *, idempotency_key: str | None = None, **body: Unpack[DiscardAsked]
-) -> Call[MessageMoved]:
+    message_id: str, *, idempotency_key: str | None = None, **body: Unpack[DiscardRequest]
+) -> Call[MovedMessage]:
     """Take a waiting one out of line until it is replayed."""
     return Call(
         method="POST",
         path=f"/api/v1/messages/{part(message_id)}/park",
         headers={"Idempotency-Key": idempotency_key},
         body=body,
-        answers={200: MessageMoved},
+        answers={200: MovedMessage},
         takes_key=True,
     )
 
 
 def discard_message(
-    message_id: str, *, idempotency_key: str | None = None, **body: Unpack[DiscardAsked]
-) -> Call[MessageMoved]:
+    message_id: str, *, idempotency_key: str | None = None, **body: Unpack[DiscardRequest]
+) -> Call[MovedMessage]:
     """Give a parked one up, for good."""
     return Call(
         method="POST",
         path=f"/api/v1/messages/{part(message_id)}/discard",
         headers={"Idempotency-Key": idempotency_key},
         body=body,
-        answers={200: MessageMoved},
+        answers={200: MovedMessage},
         takes_key=True,
     )
 
@@ -355,7 +359,7 @@ def list_holds() -> Call[Holds]:
     return Call(method="GET", path="/api/v1/holds", answers={200: Holds})
 
 
-def pause_scope(*, idempotency_key: str | None = None, **body: Unpack[PauseScope]) -> Call[Paused]:
+def pause_scope(*, idempotency_key: str | None = None, **body: Unpack[PauseScopeRequest]) -> Call[Paused]:
     """Start nothing more of it."""
     return Call(
         method="POST",
@@ -367,7 +371,7 @@ def pause_scope(*, idempotency_key: str | None = None, **body: Unpack[PauseScope
     )
 
 
-def resume_scope(*, idempotency_key: str | None = None, **body: Unpack[ScopeAsked]) -> Call[Resumed]:
+def resume_scope(*, idempotency_key: str | None = None, **body: Unpack[ScopeRequest]) -> Call[Resumed]:
     """End a pause."""
     return Call(
         method="POST",
@@ -379,7 +383,9 @@ def resume_scope(*, idempotency_key: str | None = None, **body: Unpack[ScopeAske
     )
 
 
-def pause_queue(name: str, *, idempotency_key: str | None = None, **body: Unpack[PauseAsked]) -> Call[Paused]:
+def pause_queue(
+    name: str, *, idempotency_key: str | None = None, **body: Unpack[PauseRequest]
+) -> Call[Paused]:
     """Pause a queue."""
     return Call(
         method="POST",
@@ -407,13 +413,17 @@ def list_breakers() -> Call[Breakers]:
     return Call(method="GET", path="/api/v1/breakers", answers={200: Breakers})
 
 
-def get_breaker(name: str) -> Call[OutlookView]:
+def get_breaker(name: str) -> Call[DependencyView]:
     """One dependency."""
-    return Call(method="GET", path=f"/api/v1/breakers/{part(name)}", answers={200: OutlookView})
+    return Call(method="GET", path=f"/api/v1/breakers/{part(name)}", answers={200: DependencyView})
 
 
 def open_breaker(
-    name: str, *, if_match: str | None = None, idempotency_key: str | None = None, **body: Unpack[PauseAsked]
+    name: str,
+    *,
+    if_match: str | None = None,
+    idempotency_key: str | None = None,
+    **body: Unpack[PauseRequest],
 ) -> Call[BreakerView]:
     """Hold back all calls to it, for a time or its cooldown; then trials begin."""
     return Call(
@@ -427,7 +437,11 @@ def open_breaker(
 
 
 def close_breaker(
-    name: str, *, if_match: str | None = None, idempotency_key: str | None = None, **body: Unpack[Reason]
+    name: str,
+    *,
+    if_match: str | None = None,
+    idempotency_key: str | None = None,
+    **body: Unpack[ReasonRequest],
 ) -> Call[BreakerView]:
     """Let calls to it begin again, without trials."""
     return Call(
@@ -441,7 +455,11 @@ def close_breaker(
 
 
 def try_breaker(
-    name: str, *, if_match: str | None = None, idempotency_key: str | None = None, **body: Unpack[Reason]
+    name: str,
+    *,
+    if_match: str | None = None,
+    idempotency_key: str | None = None,
+    **body: Unpack[ReasonRequest],
 ) -> Call[BreakerView]:
     """Let its trials begin now."""
     return Call(
@@ -460,7 +478,7 @@ def list_schedules() -> Call[Schedules]:
 
 
 def pause_schedule(
-    name: str, *, idempotency_key: str | None = None, **body: Unpack[PauseAsked]
+    name: str, *, idempotency_key: str | None = None, **body: Unpack[PauseRequest]
 ) -> Call[Paused]:
     """Enqueue nothing more by it."""
     return Call(
@@ -484,13 +502,13 @@ def resume_schedule(name: str, *, idempotency_key: str | None = None) -> Call[Re
     )
 
 
-def forget_schedule(name: str, *, idempotency_key: str | None = None) -> Call[Forgotten]:
+def forget_schedule(name: str, *, idempotency_key: str | None = None) -> Call[ForgottenSchedule]:
     """Remove one that no code declares any more; a declared one begins again with its next tick."""
     return Call(
         method="POST",
         path=f"/api/v1/schedules/{part(name)}/forget",
         headers={"Idempotency-Key": idempotency_key},
-        answers={200: Forgotten},
+        answers={200: ForgottenSchedule},
         takes_key=True,
     )
 
@@ -520,25 +538,27 @@ def list_stuck_jobs(**query: Unpack[ListStuckJobsQuery]) -> Call[StuckJobs]:
     return Call(method="GET", path="/api/v1/admin/jobs/stuck", query=query, answers={200: StuckJobs})
 
 
-def search_stuck_jobs(**body: Unpack[StuckAsked]) -> Call[StuckJobs]:
+def search_stuck_jobs(**body: Unpack[StuckQuery]) -> Call[StuckJobs]:
     """The same, by more than fits in a URL."""
     return Call(method="POST", path="/api/v1/admin/jobs/stuck", body=body, answers={200: StuckJobs})
 
 
-def process_stuck_jobs(*, idempotency_key: str | None = None, **body: Unpack[StuckAsked]) -> Call[Processed]:
+def process_stuck_jobs(
+    *, idempotency_key: str | None = None, **body: Unpack[StuckQuery]
+) -> Call[ReclaimedJobs]:
     """Take stuck jobs back from their workers."""
     return Call(
         method="POST",
         path="/api/v1/admin/jobs/process-stuck",
         headers={"Idempotency-Key": idempotency_key},
         body=body,
-        answers={200: Processed},
+        answers={200: ReclaimedJobs},
         takes_key=True,
     )
 
 
 def pause_retry_scheduler(
-    *, idempotency_key: str | None = None, **body: Unpack[PauseTypes]
+    *, idempotency_key: str | None = None, **body: Unpack[PauseTypesRequest]
 ) -> Call[PausedTypes]:
     """Hold what moves jobs by itself."""
     return Call(
@@ -552,7 +572,7 @@ def pause_retry_scheduler(
 
 
 def resume_retry_scheduler(
-    *, idempotency_key: str | None = None, **body: Unpack[ResumeTypes]
+    *, idempotency_key: str | None = None, **body: Unpack[ResumeTypesRequest]
 ) -> Call[ResumedTypes]:
     """Let it go on."""
     return Call(
@@ -570,7 +590,7 @@ def list_keys() -> Call[Keys]:
     return Call(method="GET", path="/api/v1/keys", answers={200: Keys})
 
 
-def create_key(*, idempotency_key: str | None = None, **body: Unpack[NewKey]) -> Call[NewKeyView]:
+def create_key(*, idempotency_key: str | None = None, **body: Unpack[KeyRequest]) -> Call[NewKeyView]:
     """Make a key."""
     return Call(
         method="POST",
@@ -583,21 +603,21 @@ def create_key(*, idempotency_key: str | None = None, **body: Unpack[NewKey]) ->
 
 
 def revoke_key(
-    key_id: str, *, idempotency_key: str | None = None, **body: Unpack[RevokeAsked]
-) -> Call[Revoked]:
+    key_id: str, *, idempotency_key: str | None = None, **body: Unpack[RevokeKeyRequest]
+) -> Call[RevokedKey]:
     """End a key; other servers may believe it for some seconds more."""
     return Call(
         method="POST",
         path=f"/api/v1/keys/{part(key_id)}/revoke",
         headers={"Idempotency-Key": idempotency_key},
         body=body,
-        answers={200: Revoked},
+        answers={200: RevokedKey},
         takes_key=True,
     )
 
 
 def rotate_key(
-    key_id: str, *, idempotency_key: str | None = None, **body: Unpack[RotateAsked]
+    key_id: str, *, idempotency_key: str | None = None, **body: Unpack[RotateKeyRequest]
 ) -> Call[NewKeyView]:
     """Make a key in the place of another, which stays good for a while."""
     return Call(
@@ -625,28 +645,30 @@ def list_webhooks() -> Call[WebhookPage]:
     return Call(method="GET", path="/api/v1/webhooks", answers={200: WebhookPage})
 
 
-def create_webhook(*, idempotency_key: str | None = None, **body: Unpack[NewWebhook]) -> Call[NewSecret]:
+def create_webhook(
+    *, idempotency_key: str | None = None, **body: Unpack[WebhookRequest]
+) -> Call[WebhookWithSecret]:
     """Tell a URL of what happens."""
     return Call(
         method="POST",
         path="/api/v1/webhooks",
         headers={"Idempotency-Key": idempotency_key},
         body=body,
-        answers={201: NewSecret},
+        answers={201: WebhookWithSecret},
         takes_key=True,
     )
 
 
 def create_inbound_webhook(
-    *, idempotency_key: str | None = None, **body: Unpack[NewInbound]
-) -> Call[NewSecret]:
+    *, idempotency_key: str | None = None, **body: Unpack[InboundWebhookRequest]
+) -> Call[WebhookWithSecret]:
     """Let others ask for retries by signed messages."""
     return Call(
         method="POST",
         path="/api/v1/webhooks/inbound",
         headers={"Idempotency-Key": idempotency_key},
         body=body,
-        answers={201: NewSecret},
+        answers={201: WebhookWithSecret},
         takes_key=True,
     )
 
@@ -662,15 +684,15 @@ def remove_webhook(webhook_id: str) -> Call[None]:
 
 
 def rotate_webhook_secret(
-    webhook_id: str, *, idempotency_key: str | None = None, **body: Unpack[RotateSecretAsked]
-) -> Call[NewSecret]:
+    webhook_id: str, *, idempotency_key: str | None = None, **body: Unpack[RotateSecretRequest]
+) -> Call[WebhookWithSecret]:
     """Make a new secret; for 24 hours messages are signed with both."""
     return Call(
         method="POST",
         path=f"/api/v1/webhooks/{part(webhook_id)}/rotate-secret",
         headers={"Idempotency-Key": idempotency_key},
         body=body,
-        answers={200: NewSecret},
+        answers={200: WebhookWithSecret},
         takes_key=True,
     )
 
@@ -720,7 +742,7 @@ def test_webhook(webhook_id: str, *, idempotency_key: str | None = None) -> Call
 
 
 def replay_webhook(
-    webhook_id: str, *, idempotency_key: str | None = None, **body: Unpack[ReplayAsked]
+    webhook_id: str, *, idempotency_key: str | None = None, **body: Unpack[ReplayRequest]
 ) -> Call[OperationView]:
     """Begin to send events again; an operation of workers."""
     return Call(

@@ -16,7 +16,7 @@ from holdfast.client.environment import Environment, RealEnvironment
 from holdfast.client.errors import BadAnswer, ClientError, Unreachable, problem_of
 from holdfast.client.event_stream import MEDIA_TYPE, StreamReader
 from holdfast.client.retries import RequestRetries, pause_seconds
-from holdfast.client.types import Counted, JobView, OperationView
+from holdfast.client.types import JobView, MatchCount, OperationView
 from holdfast.domain.duration import Duration, duration
 from holdfast.errors import UsageError
 
@@ -232,15 +232,15 @@ def stream_call(job_id: str | None, kind: str | list[str] | None, owner: str | N
     return calls.stream_events(kind=kinds, owner=owner)
 
 
-def no_operation(told: Counted | OperationView) -> Counted:
-    if isinstance(told, Counted):
+def no_operation(told: MatchCount | OperationView) -> MatchCount:
+    if isinstance(told, MatchCount):
         return told
     raise BadAnswer(
         "the server began an operation that was only to be counted; cancel it, and update the server"
     )
 
 
-def no_counting(told: Counted | OperationView) -> OperationView:
+def no_counting(told: MatchCount | OperationView) -> OperationView:
     if isinstance(told, OperationView):
         return told
     raise BadAnswer("the server only counted; update the server")

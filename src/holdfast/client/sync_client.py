@@ -27,28 +27,28 @@ from holdfast.client.types import (
     AttemptView,
     DeadLetterGroupView,
     DeadLetterView,
-    Doing,
+    DependencyView,
     EnqueuedView,
     EventView,
     ExplanationView,
     HealthView,
     JobOptions,
+    JobRequest,
     JobView,
     LaneView,
     ListDeadLetterGroupsQuery,
     ListDeadLettersQuery,
     ListJobsQuery,
-    Moved,
-    NewJob,
+    MovedJob,
+    OperationAction,
+    OperationFilter,
     OperationOptions,
     OperationView,
-    OutlookView,
     Paused,
     QueueView,
     Resumed,
     Retried,
     ScopeKind,
-    Where,
     WorkerView,
 )
 from holdfast.domain.duration import Duration
@@ -119,7 +119,7 @@ class Client:
         )
 
     def enqueue_many(
-        self, jobs: Sequence[NewJob], *, idempotency_key: str | None = None
+        self, jobs: Sequence[JobRequest], *, idempotency_key: str | None = None
     ) -> list[EnqueuedView]:
         """All of them, or none."""
         return self.send(calls.enqueue_jobs(idempotency_key=idempotency_key, jobs=list(jobs))).jobs
@@ -182,7 +182,7 @@ class Client:
     ) -> Retried:
         return self.send(calls.retry_job(job_id, if_match=if_match, from_step=from_step, args=args))
 
-    def cancel(self, job_id: str, *, reason: str = "", if_match: str | None = None) -> Moved:
+    def cancel(self, job_id: str, *, reason: str = "", if_match: str | None = None) -> MovedJob:
         return self.send(calls.cancel_job(job_id, if_match=if_match, reason=reason))
 
     # -- dead letters -------------------------------------------------------------------------------------------------
@@ -198,19 +198,21 @@ class Client:
     def dead_letter_groups(self, **query: Unpack[ListDeadLetterGroupsQuery]) -> list[DeadLetterGroupView]:
         return self.send(calls.list_dead_letter_groups(**query)).groups
 
-    def redrive(self, job_id: str, *, to_queue: str | None = None) -> Moved:
+    def redrive(self, job_id: str, *, to_queue: str | None = None) -> MovedJob:
         return self.send(calls.redrive_dead_letter(job_id, to_queue=to_queue))
 
-    def discard(self, job_id: str, *, reason: str) -> Moved:
+    def discard(self, job_id: str, *, reason: str) -> MovedJob:
         return self.send(calls.discard_dead_letter(job_id, reason=reason))
 
     # -- everything that matches --------------------------------------------------------------------------------------
-    def count(self, doing: Doing, where: Where) -> int:
+    def count(self, doing: OperationAction, where: OperationFilter) -> int:
         """How many `operate` would begin with now."""
         told = self.send(calls.begin_operation(doing=doing, where=where, dry_run=True))
         return no_operation(told).matched
 
-    def operate(self, doing: Doing, where: Where, **options: Unpack[OperationOptions]) -> OperationView:
+    def operate(
+        self, doing: OperationAction, where: OperationFilter, **options: Unpack[OperationOptions]
+    ) -> OperationView:
         """Do it to everything that matches; the workers carry it out, `operation` tells how far it is."""
         return no_counting(self.send(calls.begin_operation(doing=doing, where=where, **options)))
 
@@ -245,7 +247,7 @@ class Client:
             found += page.lanes
         return found
 
-    def breakers(self) -> list[OutlookView]:
+    def breakers(self) -> list[DependencyView]:
         return self.send(calls.list_breakers()).breakers
 
     def workers(self) -> list[WorkerView]:

@@ -14,29 +14,29 @@ import msgspec
 # and fields which are newer than this client. Durations are written "30s" or "1h30m".
 
 
-Doing = Literal["redrive", "discard", "retry", "cancel"]
+MessageState = Literal["waiting", "published", "parked"]
+
+OperationAction = Literal["redrive", "discard", "retry", "cancel"]
 
 Role = Literal["viewer", "owner", "operator", "admin"]
 
-ScopeKind = Literal["queue", "task", "lane", "dependency", "schedule", "duty"]
-
-Standing = Literal["waiting", "published", "parked"]
+ScopeKind = Literal["queue", "task", "lane", "dependency", "schedule", "maintenance"]
 
 State = Literal["queued", "processing", "complete", "failed", "cancelled"]
 
 Type = Literal["STUCK_JOBS", "FAILED_JOBS", "DELAYED_JOBS"]
 
 
-class DiscardAsked(TypedDict, total=False):
+class DiscardRequest(TypedDict, total=False):
     reason: Required[str]
 
 
-class NewInbound(TypedDict, total=False):
+class InboundWebhookRequest(TypedDict, total=False):
     owner: str | None  #: Whose jobs it may retry. A key of an owner may leave it out.
     description: str  #: Why; on record with what was done.
 
 
-class NewJob(TypedDict, total=False):
+class JobRequest(TypedDict, total=False):
     """A call of a task, to be done later."""
 
     task: Required[
@@ -58,105 +58,20 @@ class NewJob(TypedDict, total=False):
     max_attempts: int | None
 
 
-class NewJobs(TypedDict, total=False):
+class JobsRequest(TypedDict, total=False):
     """Many calls: all are stored, or none."""
 
-    jobs: Required[list[NewJob]]
+    jobs: Required[list[JobRequest]]
 
 
-class NewKey(TypedDict, total=False):
+class KeyRequest(TypedDict, total=False):
     role: Required[Role]
     owner: str | None  #: For the role owner: whose jobs it reaches.
     name: str  #: What people call it.
     lasts: str | None  #: After it the key ends; null: it does not.
 
 
-class NewOperation(TypedDict, total=False):
-    doing: Required[Doing]
-    where: Required[Where]
-    rate: float | None  #: At most so many a second.
-    to_queue: str | None  #: Of redrive: another queue than their own.
-    reason: str  #: Why; on record with what was done.
-    dry_run: bool  #: Only count what matches.
-
-
-class NewWebhook(TypedDict, total=False):
-    url: Required[str]
-    events: list[str]  #: Kinds of events; none: the ends of jobs; "*": all.
-    owner: str | None  #: Whose jobs. A key of an owner may leave it out.
-    description: str  #: Why; on record with what was done.
-
-
-class PauseAsked(TypedDict, total=False):
-    duration: str | None  #: After it, work resumes by itself; null: when resumed.
-    reason: str  #: Why; on record with what was done.
-
-
-class PauseScope(TypedDict, total=False):
-    """What to pause: a queue, task, lane, dependency, schedule or duty."""
-
-    duration: str | None  #: After it, work resumes by itself; null: when resumed.
-    reason: str  #: Why; on record with what was done.
-    kind: Required[ScopeKind]
-    name: Required[str]
-
-
-class PauseTypes(TypedDict, total=False):
-    duration: str | None  #: After it they resume by themselves; null: when resumed.
-    types: list[Type]
-    reason: str  #: Why; on record with what was done.
-
-
-class Reason(TypedDict, total=False):
-    reason: str  #: Why; on record with what was done.
-
-
-class RedriveAsked(TypedDict, total=False):
-    to_queue: str | None  #: Another queue than its own. A key of an owner names only declared ones.
-
-
-class ReplayAsked(TypedDict, total=False):
-    after: str  #: Behind this event …
-    before: str | None  #: … and before this one; null: up to now.
-
-
-class ResumeTypes(TypedDict, total=False):
-    types: list[Type]
-
-
-class RetryAsked(TypedDict, total=False):
-    from_step: str | None  #: Forget this step and every one recorded after it.
-    args: (
-        dict[str, Any] | None
-    )  #: Call it with these instead, all of them by name. Its steps are forgotten, unless from_step says which.
-
-
-class RevokeAsked(TypedDict, total=False):
-    after: str | None  #: Not now, but after this while.
-
-
-class RotateAsked(TypedDict, total=False):
-    overlap: str  #: How long the old key stays good beside the new one.
-
-
-class RotateSecretAsked(TypedDict, total=False):
-    keep_old: bool  #: The old secret stays valid for 24 hours, or until it is retired.
-
-
-class ScopeAsked(TypedDict, total=False):
-    kind: Required[ScopeKind]
-    name: Required[str]
-
-
-class StuckAsked(TypedDict, total=False):
-    longer_than: str | None  #: Instead of what each task says.
-    tasks: list[str]  #: Only these. Default: all.
-    owner: str | None  #: Only of this owner.
-    ids: list[str]  #: Only these jobs. Default: all.
-    limit: int
-
-
-class Where(TypedDict, total=False):
+class OperationFilter(TypedDict, total=False):
     """Which jobs (retry, cancel) or dead letters (redrive, discard); all that is given must match, nothing given is all."""
 
     ids: list[str] | None
@@ -174,6 +89,91 @@ class Where(TypedDict, total=False):
     died_after: datetime | None
     died_before: datetime | None
     internal: bool | None  #: With the engine's own jobs, which are left out unless they are named.
+
+
+class OperationRequest(TypedDict, total=False):
+    doing: Required[OperationAction]
+    where: Required[OperationFilter]
+    rate: float | None  #: At most so many a second.
+    to_queue: str | None  #: Of redrive: another queue than their own.
+    reason: str  #: Why; on record with what was done.
+    dry_run: bool  #: Only count what matches.
+
+
+class PauseRequest(TypedDict, total=False):
+    duration: str | None  #: After it, work resumes by itself; null: when resumed.
+    reason: str  #: Why; on record with what was done.
+
+
+class PauseScopeRequest(TypedDict, total=False):
+    """What to pause: a queue, task, lane, dependency, schedule or duty."""
+
+    duration: str | None  #: After it, work resumes by itself; null: when resumed.
+    reason: str  #: Why; on record with what was done.
+    kind: Required[ScopeKind]
+    name: Required[str]
+
+
+class PauseTypesRequest(TypedDict, total=False):
+    duration: str | None  #: After it they resume by themselves; null: when resumed.
+    types: list[Type]
+    reason: str  #: Why; on record with what was done.
+
+
+class ReasonRequest(TypedDict, total=False):
+    reason: str  #: Why; on record with what was done.
+
+
+class RedriveRequest(TypedDict, total=False):
+    to_queue: str | None  #: Another queue than its own. A key of an owner names only declared ones.
+
+
+class ReplayRequest(TypedDict, total=False):
+    after: str  #: Behind this event …
+    before: str | None  #: … and before this one; null: up to now.
+
+
+class ResumeTypesRequest(TypedDict, total=False):
+    types: list[Type]
+
+
+class RetryRequest(TypedDict, total=False):
+    from_step: str | None  #: Forget this step and every one recorded after it.
+    args: (
+        dict[str, Any] | None
+    )  #: Call it with these instead, all of them by name. Its steps are forgotten, unless from_step says which.
+
+
+class RevokeKeyRequest(TypedDict, total=False):
+    after: str | None  #: Not now, but after this while.
+
+
+class RotateKeyRequest(TypedDict, total=False):
+    overlap: str  #: How long the old key stays good beside the new one.
+
+
+class RotateSecretRequest(TypedDict, total=False):
+    keep_old: bool  #: The old secret stays valid for 24 hours, or until it is retired.
+
+
+class ScopeRequest(TypedDict, total=False):
+    kind: Required[ScopeKind]
+    name: Required[str]
+
+
+class StuckQuery(TypedDict, total=False):
+    longer_than: str | None  #: Instead of what each task says.
+    tasks: list[str]  #: Only these. Default: all.
+    owner: str | None  #: Only of this owner.
+    ids: list[str]  #: Only these jobs. Default: all.
+    limit: int
+
+
+class WebhookRequest(TypedDict, total=False):
+    url: Required[str]
+    events: list[str]  #: Kinds of events; none: the ends of jobs; "*": all.
+    owner: str | None  #: Whose jobs. A key of an owner may leave it out.
+    description: str  #: Why; on record with what was done.
 
 
 class JobOptions(TypedDict, total=False):
@@ -290,7 +290,7 @@ class ListMessagesQuery(TypedDict, total=False):
 
     topic: str | None
     key: str | None
-    standing: Standing | None
+    standing: MessageState | None
     cursor: str | None  #: `next` of the page before; leave it out at first.
     limit: int  #: At most this many; a page never holds more than 500.
 
@@ -369,7 +369,7 @@ class BreakerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Breakers(msgspec.Struct, frozen=True, kw_only=True):
-    breakers: list[OutlookView]
+    breakers: list[DependencyView]
 
 
 class CheckView(msgspec.Struct, frozen=True, kw_only=True):
@@ -378,11 +378,6 @@ class CheckView(msgspec.Struct, frozen=True, kw_only=True):
     seen: Any = None  #: What was found.
     threshold: Any = None  #: From where on it is worth a word.
     text: str
-
-
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    dry_run: bool
-    matched: int
 
 
 class DeadLetterGroupView(msgspec.Struct, frozen=True, kw_only=True):
@@ -422,6 +417,23 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     args: Any = None  #: Only with `include=args`; values of secret names are hidden.
 
 
+class DependencyView(msgspec.Struct, frozen=True, kw_only=True):
+    dependency: str  #: With its shard: name#shard.
+    state: str
+    version: int
+    since: datetime | None = None
+    opened_at: datetime | None = None
+    next_trial_at: datetime | None = None
+    reopens: int
+    votes: int
+    callers: int
+    limit: int
+    in_flight: int
+    latency_seconds: float | None = None
+    calls: int
+    failures: int
+
+
 class EnqueuedPage(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[EnqueuedView]
 
@@ -454,7 +466,7 @@ class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
     expected_at: datetime | None = None
 
 
-class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+class ForgottenSchedule(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     forgotten: bool
 
@@ -516,7 +528,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     manual_retry_count: int
     is_retryable: bool
     result: Any = None  #: Only of one job, not in lists; large ones are at /result.
-    artefact: str | None = None
+    artifact: str | None = None
     tags: list[str]
     progress: dict[str, Any] | None = None
     key: str | None = None
@@ -570,9 +582,9 @@ class LateResults(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None = None  #: The cursor to the next page; null: this was the last.
 
 
-class MessageMoved(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    standing: str  #: waiting, parked, or discarded: then it is gone.
+class MatchCount(msgspec.Struct, frozen=True, kw_only=True):
+    dry_run: bool
+    matched: int
 
 
 class MessagePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -595,9 +607,31 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: datetime | None = None  #: When it was published or parked.
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
+class MessageWithBody(msgspec.Struct, frozen=True, kw_only=True):
+    number: int  #: The order in which they were stored.
+    id: str
+    topic: str
+    key: str | None = None
+    standing: str
+    tries: int  #: That failed.
+    error: str | None = None  #: Of the last try, or why it is parked.
+    bytes: int  #: Of its body.
+    headers: dict[str, str]
+    created_at: datetime
+    not_before: datetime | None = None
+    settled_at: datetime | None = None  #: When it was published or parked.
+    body: str  #: As text; what is none, as hexadecimal digits.
+    is_text: bool
+
+
+class MovedJob(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     state: str
+
+
+class MovedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    standing: str  #: waiting, parked, or discarded: then it is gone.
 
 
 class NewKeyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -610,21 +644,6 @@ class NewKeyView(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
     secret: str  #: Kept nowhere: this is the only time it is told.
-
-
-class NewSecret(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    inbound: bool  #: It is not told of events; its messages ask for retries.
-    url: str
-    events: list[str]  #: Kinds of events; none: the ends of jobs.
-    owner: str | None = None  #: Whose jobs it is about; null: everybody's.
-    description: str
-    created_at: datetime
-    failing_since: datetime | None = None
-    disabled_at: datetime | None = None
-    disabled_reason: str | None = None
-    secrets: int  #: How many are valid: two during a rotation.
-    secret: str  #: Shown now and never again.
 
 
 class OperationView(msgspec.Struct, frozen=True, kw_only=True):
@@ -646,23 +665,6 @@ class OperationView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Operations(msgspec.Struct, frozen=True, kw_only=True):
     operations: list[OperationView]
-
-
-class OutlookView(msgspec.Struct, frozen=True, kw_only=True):
-    dependency: str  #: With its shard: name#shard.
-    state: str
-    version: int
-    since: datetime | None = None
-    opened_at: datetime | None = None
-    next_trial_at: datetime | None = None
-    reopens: int
-    votes: int
-    callers: int
-    limit: int
-    in_flight: int
-    latency_seconds: float | None = None
-    calls: int
-    failures: int
 
 
 class OwnerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -691,9 +693,9 @@ class PausedTypes(msgspec.Struct, frozen=True, kw_only=True):
     duration: str | None = None
 
 
-class Processed(msgspec.Struct, frozen=True, kw_only=True):
-    found: int
-    processed: int  #: Taken back from their workers: retried, or dead letters.
+class PeriodUsage(msgspec.Struct, frozen=True, kw_only=True):
+    used: float
+    limit: float | None = None  #: null: no bound, and then its use is not counted.
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
@@ -710,8 +712,13 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
-    day: Used
-    month: Used
+    day: PeriodUsage
+    month: PeriodUsage
+
+
+class ReclaimedJobs(msgspec.Struct, frozen=True, kw_only=True):
+    found: int
+    processed: int  #: Taken back from their workers: retried, or dead letters.
 
 
 class ResultView(msgspec.Struct, frozen=True, kw_only=True):
@@ -736,7 +743,7 @@ class Retried(msgspec.Struct, frozen=True, kw_only=True):
     queue_position: int
 
 
-class Revoked(msgspec.Struct, frozen=True, kw_only=True):
+class RevokedKey(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     revoked: bool
 
@@ -785,11 +792,6 @@ class Topics(msgspec.Struct, frozen=True, kw_only=True):
     topics: list[TopicView]
 
 
-class Used(msgspec.Struct, frozen=True, kw_only=True):
-    used: float
-    limit: float | None = None  #: null: no bound, and then its use is not counted.
-
-
 class WebhookPage(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: list[WebhookView]
 
@@ -808,21 +810,19 @@ class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
     secrets: int  #: How many are valid: two during a rotation.
 
 
-class WholeMessage(msgspec.Struct, frozen=True, kw_only=True):
-    number: int  #: The order in which they were stored.
+class WebhookWithSecret(msgspec.Struct, frozen=True, kw_only=True):
     id: str
-    topic: str
-    key: str | None = None
-    standing: str
-    tries: int  #: That failed.
-    error: str | None = None  #: Of the last try, or why it is parked.
-    bytes: int  #: Of its body.
-    headers: dict[str, str]
+    inbound: bool  #: It is not told of events; its messages ask for retries.
+    url: str
+    events: list[str]  #: Kinds of events; none: the ends of jobs.
+    owner: str | None = None  #: Whose jobs it is about; null: everybody's.
+    description: str
     created_at: datetime
-    not_before: datetime | None = None
-    settled_at: datetime | None = None  #: When it was published or parked.
-    body: str  #: As text; what is none, as hexadecimal digits.
-    is_text: bool
+    failing_since: datetime | None = None
+    disabled_at: datetime | None = None
+    disabled_reason: str | None = None
+    secrets: int  #: How many are valid: two during a rotation.
+    secret: str  #: Shown now and never again.
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):

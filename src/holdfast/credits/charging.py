@@ -102,7 +102,7 @@ async def reconcile(books: Books, *, after: int, limit: int) -> tuple[int, int |
     return sum(map(len, closed.values())), held[-1][0] if len(held) == limit else None
 
 
-async def strays(books: Books, after: int, limit: int) -> tuple[list[str], int | None]:
+async def unsettled_holds(books: Books, after: int, limit: int) -> tuple[list[str], int | None]:
     """What is still reserved for jobs that have ended, a line each; and where to go on (None: there are no more)."""
     held = await books.holds(after=after, limit=limit)
     jobs = {one.job_id: one for one in await books.sold([hold.job_id for _, hold in held])} if held else {}

@@ -218,7 +218,7 @@ class Credits:
             start = after
 
             async def look(books: Books, start: int = start) -> tuple[list[str], int | None]:
-                return await charging.strays(books, start, BATCH)
+                return await charging.unsettled_holds(books, start, BATCH)
 
             lines, following = await self._read(look)
             told += lines
@@ -246,11 +246,11 @@ class Credits:
             total += await self._write(lambda books: charging.expire(books, BATCH))
         return total
 
-    async def keep_house(self) -> None:
+    async def run_maintenance(self) -> None:
         """The duty: expire, and settle some of what was left behind; the whole of it in turns."""
         await self.expire()
         start = self._settled
-        left, following = await self._read(lambda books: charging.strays(books, start, BATCH))
+        left, following = await self._read(lambda books: charging.unsettled_holds(books, start, BATCH))
         if left:
             await self._settle(start)
         self._settled = following or 0

@@ -93,7 +93,7 @@ for _row in (
     ("TIMEOUT", P, 504, "It was not finished before its deadline."),
     ("EXECUTION_TIMEOUT", T, 504, "It ran longer than it may and was stopped."),
     ("WORKER_LOST", P, 500, "The worker was lost while it ran."),
-    ("STUCK", T, 500, "It ran too long without an end and was taken back."),
+    ("STUCK", T, 500, "It ran too long without an end and was reclaimed."),
     ("EXITED", U, 500, "The task tried to end its worker."),
     ("PAYLOAD_INVALID", P, 422, "The stored arguments cannot be read by this version of the task."),
     ("RESULT_INVALID", P, 500, "The task returned something that cannot be stored."),

@@ -186,7 +186,7 @@ class Uses:
         used = {period: self.of(period, now) for period in PERIODS}
         return Uses({p: Usage(u.begins, u.retries + retries, u.cost + cost) for p, u in used.items()})
 
-    def take_back(self, since: datetime, cost: int) -> Uses:
+    def reverse(self, since: datetime, cost: int) -> Uses:
         """*cost* that was used at *since* was returned: it is not counted any more, where that period is still kept."""
         return Uses(
             {

@@ -71,7 +71,7 @@ def optional(value: Duration | None) -> timedelta | None:
     return None if value is None else duration(value)
 
 
-def spell(span: timedelta) -> str:
+def format_duration(span: timedelta) -> str:
     """The shortest exact spelling: `duration(spell(d)) == d`."""
     left = round(span / timedelta(microseconds=1))
     words = []

@@ -1,6 +1,6 @@
-"""An errand: what whoever executes a job outside is told, and what the message that tells it is called.
+"""An external task: what whoever executes a job outside is told, and what the message that tells it is called.
 
-A message may be lost, doubled or late; the job in the store is the truth. The first errand of a generation has one name,
+A message may be lost, doubled or late; the job in the store is the truth. The first message of a generation has one name,
 whoever tells it; each one after that names the wait it is for and its number in it. So all who look at the same time name
 it alike, and the outbox keeps it once.
 """
@@ -29,7 +29,7 @@ class ExternalTask(NamedTuple):
     deadline: datetime | None = None  #: by the store's clock: what begins after it comes too late
 
 
-#: The body of the message for an errand, and its headers.
+#: The body of the message for an external task, and its headers.
 Encode = Callable[[ExternalTask], tuple[bytes, Mapping[str, str]]]
 
 
@@ -52,17 +52,17 @@ def external_task_id(job_id: str, generation: int) -> str:
     return f"{job_id}.{generation}"
 
 
-def split_external_task_id(errand: str) -> tuple[JobId, int]:
-    """The job and the generation that an errand's id names; `ValueError` when it is none."""
-    job_id, _, generation = errand.rpartition(".")
+def split_external_task_id(external_task: str) -> tuple[JobId, int]:
+    """The job and the generation that an external task's id names; `ValueError` when it is none."""
+    job_id, _, generation = external_task.rpartition(".")
     if not job_id or not (generation.isascii() and generation.isdigit()):
-        raise ValueError("this is not the id of an errand")
+        raise ValueError("this is not the id of an external task")
     return JobId(job_id), int(generation)
 
 
-def repeat_id(errand: str, since: datetime, times: int) -> str:
-    """The name of the message that tells of an errand once more: its wait began at *since*, and this is its so-manieth."""
-    return f"{errand}@{round(since.timestamp() * 1000)}.{times}"
+def repeat_id(external_task: str, since: datetime, times: int) -> str:
+    """The name of the message that tells of an external task once more: its wait began at *since*, and this is its so-manieth."""
+    return f"{external_task}@{round(since.timestamp() * 1000)}.{times}"
 
 
 def repeats_due(since: datetime, now: datetime, again_after: timedelta) -> int:
@@ -70,9 +70,9 @@ def repeats_due(since: datetime, now: datetime, again_after: timedelta) -> int:
     return max(0, int((now - since) / again_after))
 
 
-def plain_json(errand: ExternalTask) -> tuple[bytes, dict[str, str]]:
-    """The errand as a JSON object of its own fields: what is sent where a task says nothing else."""
-    deadline = None if errand.deadline is None else errand.deadline.isoformat()
-    fields = errand._asdict() | {"deadline": deadline}
+def plain_json(external_task: ExternalTask) -> tuple[bytes, dict[str, str]]:
+    """The external task as a JSON object of its own fields: what is sent where a task says nothing else."""
+    deadline = None if external_task.deadline is None else external_task.deadline.isoformat()
+    fields = external_task._asdict() | {"deadline": deadline}
     body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
     return body, {"content-type": "application/json"}

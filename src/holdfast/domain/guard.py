@@ -199,7 +199,7 @@ class DependencyGuard:
             self.own = end_trial(self.own, call.own_trial, outcome) or self.own
         self._judge(now)
 
-    def take_back(self, call: CallPermit, now: float) -> None:
+    def undo(self, call: CallPermit, now: float) -> None:
         """It is not made after all: as if it had never begun."""
         self.end(call, Outcome.UNCOUNTED, now)
         self.calls -= 1

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.domain.breaker import BreakerState
-from holdfast.domain.duration import duration, spell
+from holdfast.domain.duration import duration, format_duration
 from holdfast.domain.lanes import Cause, Held, ScopeKind, holding
 from holdfast.domain.outbox import Lag
 from holdfast.domain.stats import OF_LATE, JobStats
@@ -35,7 +35,7 @@ class Thresholds:
     oldest_wait: timedelta = timedelta(minutes=5)  #: of the next job of a lane that nothing holds: warn
     oldest_wait_fail: timedelta = timedelta(minutes=30)  #: likewise: fail
     stuck: int = 1  #: attempts that run on for too long: warn
-    lost: int = 100  #: leases that ran out and were not taken back: fail; one is worth a warning
+    lost: int = 100  #: leases that ran out and were not reclaimed: fail; one is worth a warning
     retry_failures: float = 0.5  #: share of retries that failed of late: warn …
     retry_sample: int = 20  #: … if there were at least so many
     overdue: timedelta = timedelta(seconds=30)  #: a delayed job that came due and was not let into line: fail
@@ -69,7 +69,7 @@ def _read(source: str, text: str, default: Any) -> Any:
 class HealthInputs:
     """What is known. *now* is the store's clock."""
 
-    census: JobStats
+    stats: JobStats
     now: datetime
     holds: Sequence[Held] = ()
     breakers: Mapping[str, BreakerState] = field(default_factory=dict)  #: by the dependency's label
@@ -99,38 +99,38 @@ class Health:
         return Level.FAIL if Level.FAIL in levels else Level.WARN if Level.WARN in levels else Level.PASS
 
 
-def judge_health(vitals: HealthInputs, limits: Thresholds) -> Health:
+def judge_health(inputs: HealthInputs, limits: Thresholds) -> Health:
     """Every fact of E65, held against its threshold."""
     return Health(
         (
-            _workers(vitals),
-            _queue_depth(vitals, limits),
-            _oldest_wait(vitals, limits),
-            _lost(vitals, limits),
-            _stuck(vitals, limits),
-            _retries(vitals, limits),
-            _promotion(vitals, limits),
-            _schedules(vitals, limits),
-            _relay(vitals, limits),
-            _breakers(vitals),
-            _pauses(vitals),
-            _dead_letters(vitals, limits),
+            _workers(inputs),
+            _queue_depth(inputs, limits),
+            _oldest_wait(inputs, limits),
+            _lost(inputs, limits),
+            _stuck(inputs, limits),
+            _retries(inputs, limits),
+            _promotion(inputs, limits),
+            _schedules(inputs, limits),
+            _relay(inputs, limits),
+            _breakers(inputs),
+            _pauses(inputs),
+            _dead_letters(inputs, limits),
         )
     )
 
 
-def _workers(vitals: HealthInputs) -> Check:
-    waiting = sum(line.waiting for line in vitals.census.lines.values())
-    if vitals.workers or not waiting:
-        return Check("workers", Level.PASS, vitals.workers, 1, f"{vitals.workers} live")
+def _workers(inputs: HealthInputs) -> Check:
+    waiting = sum(line.waiting for line in inputs.stats.lines.values())
+    if inputs.workers or not waiting:
+        return Check("workers", Level.PASS, inputs.workers, 1, f"{inputs.workers} live")
     return Check(
         "workers", Level.FAIL, 0, 1, f"{waiting:,} jobs wait and no worker lives; start `holdfast worker`"
     )
 
 
-def _queue_depth(vitals: HealthInputs, limits: Thresholds) -> Check:
+def _queue_depth(inputs: HealthInputs, limits: Thresholds) -> Check:
     depths: dict[str, int] = {}
-    for lane, line in vitals.census.lines.items():
+    for lane, line in inputs.stats.lines.items():
         depths[lane.queue] = depths.get(lane.queue, 0) + line.waiting
     queue, most = max(depths.items(), key=lambda item: item[1], default=("", 0))
     if most < limits.queue_depth:
@@ -141,14 +141,14 @@ def _queue_depth(vitals: HealthInputs, limits: Thresholds) -> Check:
     return Check("queue_depth", Level.WARN, most, limits.queue_depth, text)
 
 
-def _oldest_wait(vitals: HealthInputs, limits: Thresholds) -> Check:
+def _oldest_wait(inputs: HealthInputs, limits: Thresholds) -> Check:
     """Of lanes that nothing holds: behind a pause or an open breaker jobs are meant to wait."""
-    stopped = {label for label, state in vitals.breakers.items() if state is not BreakerState.CLOSED}
+    stopped = {label for label, state in inputs.breakers.items() if state is not BreakerState.CLOSED}
     waits = [
         (line.oldest, lane.label)
-        for lane, line in vitals.census.lines.items()
+        for lane, line in inputs.stats.lines.items()
         if line.oldest is not None
-        and holding(vitals.holds, lane) is None
+        and holding(inputs.holds, lane) is None
         and lane.label.partition("@")[2] not in stopped
     ]
     longest, label = max(waits, default=(timedelta(), ""))
@@ -161,25 +161,25 @@ def _oldest_wait(vitals: HealthInputs, limits: Thresholds) -> Check:
     return Check("oldest_wait", level, seconds, bound.total_seconds(), text)
 
 
-def _lost(vitals: HealthInputs, limits: Thresholds) -> Check:
-    if not vitals.lost:
+def _lost(inputs: HealthInputs, limits: Thresholds) -> Check:
+    if not inputs.lost:
         return Check("lost_leases", Level.PASS, 0, limits.lost, "no lease has run out")
-    level = Level.FAIL if vitals.lost >= limits.lost else Level.WARN
-    text = f"{vitals.lost} jobs of lost workers wait to be taken back; run a worker without --no-duties"
-    return Check("lost_leases", level, vitals.lost, limits.lost, text)
+    level = Level.FAIL if inputs.lost >= limits.lost else Level.WARN
+    text = f"{inputs.lost} jobs of lost workers wait to be reclaimed; run a worker without --no-maintenance"
+    return Check("lost_leases", level, inputs.lost, limits.lost, text)
 
 
-def _stuck(vitals: HealthInputs, limits: Thresholds) -> Check:
-    if vitals.stuck < max(limits.stuck, 1):
+def _stuck(inputs: HealthInputs, limits: Thresholds) -> Check:
+    if inputs.stuck < max(limits.stuck, 1):
         return Check(
-            "stuck", Level.PASS, vitals.stuck, limits.stuck, f"{vitals.stuck} attempts run for too long"
+            "stuck", Level.PASS, inputs.stuck, limits.stuck, f"{inputs.stuck} attempts run for too long"
         )
-    text = f"{vitals.stuck} attempts run longer than their task's stuck_after; see `holdfast doctor`"
-    return Check("stuck", Level.WARN, vitals.stuck, limits.stuck, text)
+    text = f"{inputs.stuck} attempts run longer than their task's stuck_after; see `holdfast doctor`"
+    return Check("stuck", Level.WARN, inputs.stuck, limits.stuck, text)
 
 
-def _retries(vitals: HealthInputs, limits: Thresholds) -> Check:
-    retried, vain = vitals.census.retried, vitals.census.retried_in_vain
+def _retries(inputs: HealthInputs, limits: Thresholds) -> Check:
+    retried, vain = inputs.stats.retried, inputs.stats.retried_in_vain
     share = round(vain / retried, 3) if retried else 0.0
     text = f"{vain} of {retried} retries failed in the last {_words(OF_LATE)}"
     if retried < limits.retry_sample or share < limits.retry_failures:
@@ -193,43 +193,47 @@ def _retries(vitals: HealthInputs, limits: Thresholds) -> Check:
     )
 
 
-def _promotion(vitals: HealthInputs, limits: Thresholds) -> Check:
+def _promotion(inputs: HealthInputs, limits: Thresholds) -> Check:
     """The duties are known by what they do: a job that has come due is let into line within a second."""
-    late, bound = vitals.census.overdue, limits.overdue.total_seconds()
+    late, bound = inputs.stats.overdue, limits.overdue.total_seconds()
     seen = round(late.total_seconds(), 1)
-    stopped = sorted(held.scope.name for held in vitals.holds if held.scope.kind is ScopeKind.DUTY)
+    stopped = sorted(held.scope.name for held in inputs.holds if held.scope.kind is ScopeKind.MAINTENANCE)
     if {"delayed", "retries"} & set(stopped):
-        return Check("duties", Level.PASS, seen, bound, f"paused: {', '.join(stopped)}")
+        return Check("maintenance", Level.PASS, seen, bound, f"paused: {', '.join(stopped)}")
     if late < limits.overdue:
-        return Check("duties", Level.PASS, seen, bound, "jobs that come due are let into line")
-    text = f"a delayed job came due {_words(late)} ago and is not in line; run a worker without --no-duties"
-    return Check("duties", Level.FAIL, seen, bound, text)
+        return Check("maintenance", Level.PASS, seen, bound, "jobs that come due are let into line")
+    text = (
+        f"a delayed job came due {_words(late)} ago and is not in line; run a worker without --no-maintenance"
+    )
+    return Check("maintenance", Level.FAIL, seen, bound, text)
 
 
-def _schedules(vitals: HealthInputs, limits: Thresholds) -> Check:
-    held = {one.scope.name for one in vitals.holds if one.scope.kind is ScopeKind.SCHEDULE}
-    stopped = any(one.scope.kind is ScopeKind.DUTY and one.scope.name == "schedules" for one in vitals.holds)
+def _schedules(inputs: HealthInputs, limits: Thresholds) -> Check:
+    held = {one.scope.name for one in inputs.holds if one.scope.kind is ScopeKind.SCHEDULE}
+    stopped = any(
+        one.scope.kind is ScopeKind.MAINTENANCE and one.scope.name == "schedules" for one in inputs.holds
+    )
     late = sorted(
         name
-        for name, due in vitals.ticks.items()
-        if name not in held and vitals.now - due >= limits.late_tick
+        for name, due in inputs.ticks.items()
+        if name not in held and inputs.now - due >= limits.late_tick
     )
     bound = limits.late_tick.total_seconds()
     if not late or stopped:
-        text = "paused" if stopped else f"{len(vitals.ticks)} tick in time"
+        text = "paused" if stopped else f"{len(inputs.ticks)} tick in time"
         return Check("schedules", Level.PASS, 0, bound, text)
     text = f"{', '.join(late[:3])} should have ticked; run a worker with their app, or `holdfast schedules` to look"
     return Check("schedules", Level.WARN, len(late), bound, text)
 
 
-def _relay(vitals: HealthInputs, limits: Thresholds) -> Check:
+def _relay(inputs: HealthInputs, limits: Thresholds) -> Check:
     """A relay is known by what it does: a message leaves within moments."""
-    bound, parked = limits.outbox_lag.total_seconds(), sum(lag.parked for lag in vitals.lags)
+    bound, parked = limits.outbox_lag.total_seconds(), sum(lag.parked for lag in inputs.lags)
     longest, topic = max(
-        ((lag.oldest or timedelta(), lag.topic) for lag in vitals.lags), default=(timedelta(), "")
+        ((lag.oldest or timedelta(), lag.topic) for lag in inputs.lags), default=(timedelta(), "")
     )
     seen = round(longest.total_seconds(), 1)
-    if any(one.scope.kind is ScopeKind.DUTY and one.scope.name == "relay" for one in vitals.holds):
+    if any(one.scope.kind is ScopeKind.MAINTENANCE and one.scope.name == "relay" for one in inputs.holds):
         return Check("relay", Level.PASS, seen, bound, "paused: its messages wait")
     if longest >= limits.outbox_lag:
         text = f"a message of topic {topic} has waited for {_words(longest)}; run `holdfast relay`, or see its log for why not"
@@ -240,24 +244,24 @@ def _relay(vitals: HealthInputs, limits: Thresholds) -> Check:
     return Check("relay", Level.PASS, seen, bound, f"messages wait for at most {_words(longest)}")
 
 
-def _breakers(vitals: HealthInputs) -> Check:
-    opened = sorted(label for label, state in vitals.breakers.items() if state is not BreakerState.CLOSED)
+def _breakers(inputs: HealthInputs) -> Check:
+    opened = sorted(label for label, state in inputs.breakers.items() if state is not BreakerState.CLOSED)
     if not opened:
         return Check(
-            "breakers", Level.PASS, [], None, f"{len(vitals.breakers)} dependencies, none is stopped"
+            "breakers", Level.PASS, [], None, f"{len(inputs.breakers)} dependencies, none is stopped"
         )
     text = f"calls to {', '.join(opened[:5])} are stopped and will be tried again; see `holdfast breakers`"
     return Check("breakers", Level.WARN, opened, None, text)
 
 
-def _pauses(vitals: HealthInputs) -> Check:
-    paused = [str(held.scope) for held in vitals.holds if held.cause is Cause.PAUSE]
+def _pauses(inputs: HealthInputs) -> Check:
+    paused = [str(held.scope) for held in inputs.holds if held.cause is Cause.PAUSE]
     text = f"paused: {', '.join(paused[:5])}" if paused else "nothing is paused"
     return Check("pauses", Level.PASS, paused, None, text)
 
 
-def _dead_letters(vitals: HealthInputs, limits: Thresholds) -> Check:
-    count = vitals.census.dead_letters
+def _dead_letters(inputs: HealthInputs, limits: Thresholds) -> Check:
+    count = inputs.stats.dead_letters
     if count < limits.dead_letters:
         return Check("dead_letters", Level.PASS, count, limits.dead_letters, f"{count:,} dead letters")
     text = f"{count:,} dead letters; `holdfast dead groups` shows their causes"
@@ -265,4 +269,4 @@ def _dead_letters(vitals: HealthInputs, limits: Thresholds) -> Check:
 
 
 def _words(span: timedelta) -> str:
-    return spell(timedelta(seconds=round(span.total_seconds())))
+    return format_duration(timedelta(seconds=round(span.total_seconds())))

@@ -297,7 +297,7 @@ class JobRow:
     payload: Any
     progress: dict[str, Any] | None = None
     key: str | None = None
-    artefact: str | None = None  #: where the result is, when it was too large for the row
+    artifact: str | None = None  #: where the result is, when it was too large for the row
 
     @property
     def version(self) -> Version:
@@ -398,7 +398,7 @@ class LateResult:
     reason: str
     outcome: str
     result: Any
-    artefact: str | None = None  #: where the result is, when it was too large for the row
+    artifact: str | None = None  #: where the result is, when it was too large for the row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

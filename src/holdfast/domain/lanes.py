@@ -44,7 +44,7 @@ class ScopeKind(StrEnum):
     LANE = "lane"
     DEPENDENCY = "dependency"
     SCHEDULE = "schedule"
-    DUTY = "duty"
+    MAINTENANCE = "maintenance"
 
 
 class Scope(NamedTuple):
@@ -63,7 +63,7 @@ class Scope(NamedTuple):
                 # The name alone covers every shard of it.
                 dependency = Dependency.of(lane)
                 return dependency is not None and self.name in (dependency.name, dependency.label)
-            case ScopeKind.SCHEDULE | ScopeKind.DUTY:
+            case ScopeKind.SCHEDULE | ScopeKind.MAINTENANCE:
                 return False
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ class HoldIndex:
 
 
 def known_scope(
-    kind: ScopeKind, name: str, lanes: Sequence[Lane], *, schedules: Iterable[str], duties: Iterable[str]
+    kind: ScopeKind, name: str, lanes: Sequence[Lane], *, schedules: Iterable[str], maintenance: Iterable[str]
 ) -> Scope:
     """The scope of that name, or `UsageError` with the names that are near."""
     known: set[str]
@@ -141,8 +141,8 @@ def known_scope(
             known = {dependency.label for dependency in found} | {dependency.name for dependency in found}
         case ScopeKind.SCHEDULE:
             known = set(schedules)
-        case ScopeKind.DUTY:
-            known = set(duties)
+        case ScopeKind.MAINTENANCE:
+            known = set(maintenance)
     if name not in known:
         raise UsageError(f"no {kind} named {name!r}; {suggest(name, known)}")
     return Scope(kind, name)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from holdfast.domain.duration import duration, spell
+from holdfast.domain.duration import duration, format_duration
 from holdfast.domain.validation import number, whole
 from holdfast.errors import UsageError
 
@@ -55,7 +55,7 @@ class Rate:
         return self.count / self.per.total_seconds()
 
     def __str__(self) -> str:
-        return f"{self.count}/{spell(self.per)}"
+        return f"{self.count}/{format_duration(self.per)}"
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -156,7 +156,7 @@ def judge_failure(
     if policy.max_elapsed is not None and elapsed + delay > policy.max_elapsed:
         return Bury(failure)
     if until_deadline is not None and delay > until_deadline:
-        return Bury(failure.because("TIMEOUT"))
+        return Bury(failure.with_code("TIMEOUT"))
     return RetryAfter(delay, failure)
 
 

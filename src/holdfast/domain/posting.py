@@ -141,7 +141,7 @@ class Posting:
         self._move(wallet, back)
         for account in {wallet.id, hold.owner} & self.wallets.keys():
             user = self.wallets[account]
-            user.uses = user.uses.take_back(hold.at, hold.price)
+            user.uses = user.uses.reverse(hold.at, hold.price)
             self.touched.add(account)
         self._settle(hold, "return", {RESERVED: -hold.price, AVAILABLE: back, EXPIRED: gone}, by=by)
 

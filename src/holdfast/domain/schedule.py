@@ -22,7 +22,7 @@ from uuid import UUID
 
 from cronsim import CronSim, CronSimError
 
-from holdfast.domain.duration import Duration, duration, spell
+from holdfast.domain.duration import Duration, duration, format_duration
 from holdfast.domain.job import JobId
 from holdfast.domain.zones import first_showing, last_showing, zone_named
 from holdfast.errors import UsageError
@@ -228,5 +228,5 @@ def describe(when: When) -> str:
         case Cron():
             return when.expression if when.zone == "UTC" else f"{when.expression} {when.zone}"
         case Every():
-            return f"every {spell(duration(when.interval))}"
+            return f"every {format_duration(duration(when.interval))}"
     return str(when)

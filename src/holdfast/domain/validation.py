@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from holdfast.domain.duration import Duration, duration, spell
+from holdfast.domain.duration import Duration, duration, format_duration
 from holdfast.errors import UsageError
 
 T = TypeVar("T")
@@ -37,7 +37,9 @@ def span(name: str, value: Duration, least: timedelta, most: timedelta) -> timed
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
     if not least <= found <= most:
-        raise UsageError(f"{name} is {value!r}; it is a duration, {spell(least)} to {spell(most)}")
+        raise UsageError(
+            f"{name} is {value!r}; it is a duration, {format_duration(least)} to {format_duration(most)}"
+        )
     return found
 
 

@@ -39,7 +39,7 @@ class Failure:
         words = code if is_known(code, codes) else "CIRCUIT_OPEN"
         return replace(cls.of(words, detail, codes), code=code)
 
-    def because(self, code: str) -> Failure:
+    def with_code(self, code: str) -> Failure:
         """The same failure, ended for another reason; the first reason stays readable in the detail."""
         known = lookup(code)
         told = f"{self.code}: {self.detail or self.message}"

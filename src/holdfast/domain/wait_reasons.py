@@ -25,7 +25,7 @@ class WaitReason(StrEnum):
     PAUSED = "paused"
     RETRY_AFTER = "retry_after"
     GATE = "gate"
-    OUTSIDE = "outside"
+    EXTERNAL = "external"
     UNKNOWN_TASK = "unknown_task"
     NO_WORKER = "no_worker"
     NO_SLOT = "no_slot"
@@ -84,7 +84,7 @@ class Facts:
     holds: Sequence[Held] = ()
     workers: Sequence[WorkerRow] = ()
     tasks: Collection[str] | None = None
-    outside: bool = False  #: others execute it
+    external: bool = False  #: others execute it
     dependency: Guarded | None = None
     bounds: Sequence[Bound] = ()
     windows: Windows | None = None
@@ -133,7 +133,7 @@ def _held(facts: Facts) -> Iterator[Wait]:
 
 
 def _covers(scope: Scope, facts: Facts) -> bool:
-    if scope.kind is not ScopeKind.DUTY or facts.standing.place is not Place.LATER:
+    if scope.kind is not ScopeKind.MAINTENANCE or facts.standing.place is not Place.LATER:
         return scope.covers(facts.standing.lane)
     return scope.name == "delayed" or (scope.name == "retries" and facts.row.attempt > 0)
 
@@ -149,9 +149,9 @@ def _refused(facts: Facts) -> Iterator[Wait]:
 
 def _unserved(facts: Facts) -> Iterator[Wait]:
     row = facts.row
-    if facts.outside:
+    if facts.external:
         text = f"{row.task} is executed outside, and nobody there has taken this one up"
-        yield Wait(WaitReason.OUTSIDE, text, endless=True)
+        yield Wait(WaitReason.EXTERNAL, text, endless=True)
         return
     if facts.tasks is not None and row.task not in facts.tasks:
         text = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from holdfast.domain.duration import spell
+from holdfast.domain.duration import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Webhook:
         if self.disabled_at is not None or now - since < disable_after:
             return replace(self, failing_since=since)
         reason = (
-            f"no delivery has succeeded for {spell(disable_after)}"
+            f"no delivery has succeeded for {format_duration(disable_after)}"
             if disable_after
             else "its endpoint is gone"
         )

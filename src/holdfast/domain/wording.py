@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.domain.duration import spell
+from holdfast.domain.duration import format_duration
 
 
 def sentence(text: str) -> str:
@@ -34,7 +34,7 @@ def when(moment: datetime, now: datetime) -> str:
 def _roughly(span: timedelta) -> str:
     """To the second, the minute or the hour, whichever is fine enough."""
     fine = next((fine for most, fine in _FINE if span < most), timedelta(hours=1))
-    return spell(max(timedelta(seconds=1), -(-span // fine) * fine))
+    return format_duration(max(timedelta(seconds=1), -(-span // fine) * fine))
 
 
 _FINE = (

@@ -1,6 +1,6 @@
-"""Artefacts: what is too large for a row is put outside, and the row says where it is.
+"""Artifacts: what is too large for a row is put outside, and the row says where it is.
 
-An artefact is named after its attempt (job and epoch), so a write that is repeated has the same effect, and a worker that
+An artifact is named after its attempt (job and epoch), so a write that is repeated has the same effect, and a worker that
 was replaced can never write over what its successor has made. It is noted in the store before it is written: whatever
 happens in between, retention knows of it.
 """
@@ -37,17 +37,17 @@ def split_result(stored: str | None) -> tuple[str | None, str | None]:
 
 
 class ArtifactStore:
-    """Puts results that are too large, and files of handlers, where *artefacts* are kept; None: nowhere."""
+    """Puts results that are too large, and files of handlers, where *artifacts* are kept; None: nowhere."""
 
-    def __init__(self, store: Store, artefacts: ArtifactBackend | None, limit: int) -> None:
-        self.artefacts, self.limit = artefacts, limit
+    def __init__(self, store: Store, artifacts: ArtifactBackend | None, limit: int) -> None:
+        self.artifacts, self.limit = artifacts, limit
         self._store = store
 
     async def keep_result(self, lease: Lease, text: str) -> str:
         """What the row is to hold for this result: itself, or where it is. `Fatal` when it fits nowhere."""
         if size(text) <= self.limit:
             return text
-        if self.artefacts is None:
+        if self.artifacts is None:
             raise Fatal(
                 f"the result takes {size(text):,} bytes, the limit is {self.limit:,}", code="RESULT_TOO_LARGE"
             )
@@ -64,32 +64,32 @@ class ArtifactStore:
         return await self._put(lease, f"{lease.job_id}/{lease.epoch}/{name}", name, bytes(data))
 
     async def _put(self, lease: Lease, place: str, name: str | None, data: bytes) -> str:
-        artefacts = self._open("there is nowhere to keep it")
-        await self._store.record_artefact(lease, place, name, len(data))
-        return await artefacts.put(place, data)
+        artifacts = self._open("there is nowhere to keep it")
+        await self._store.record_artifact(lease, place, name, len(data))
+        return await artifacts.put(place, data)
 
     async def read(self, reference: str) -> bytes:
         """What *reference* stands for; `ResultExpired` when it is not there any more."""
         if not _REFERENCE.fullmatch(reference):
-            raise UsageError(f"{reference[:80]!r} is not a reference to an artefact; a job's row has it")
-        artefacts = self._open(f"{reference} cannot be read")
+            raise UsageError(f"{reference[:80]!r} is not a reference to an artifact; a job's row has it")
+        artifacts = self._open(f"{reference} cannot be read")
         try:
-            return await artefacts.get(reference)
+            return await artifacts.get(reference)
         except FileNotFoundError:
             why = "it was removed, or is kept in another place than this process looks in"
-            raise ResultExpired(f"the artefact {reference}", why) from None
+            raise ResultExpired(f"the artifact {reference}", why) from None
 
     async def delete(self, due: Sequence[Artifact], patience: float | None = None) -> list[Artifact]:
         """Delete what was kept long enough, within *patience* seconds; those that are gone now."""
-        if self.artefacts is None:
-            log.warning("artefacts.kept", artefacts=len(due), reason="this process has no artefacts= setting")
+        if self.artifacts is None:
+            log.warning("artifacts.kept", artifacts=len(due), reason="this process has no artifacts= setting")
             return []
         gone: list[Artifact] = []
         reason = "it takes long; the rest follows"
         try:
             async with asyncio.timeout(patience):
                 for start in range(0, len(due), AT_ONCE):
-                    failures = await self._delete_group(self.artefacts, due[start : start + AT_ONCE], gone)
+                    failures = await self._delete_group(self.artifacts, due[start : start + AT_ONCE], gone)
                     if failures:
                         reason = str(failures[0])
                     if len(failures) == AT_ONCE:
@@ -97,14 +97,14 @@ class ArtifactStore:
         except TimeoutError:
             pass
         if len(gone) < len(due):
-            log.warning("artefacts.kept", artefacts=len(due) - len(gone), reason=reason)
+            log.warning("artifacts.kept", artifacts=len(due) - len(gone), reason=reason)
         return gone
 
     async def _delete_group(
-        self, artefacts: ArtifactBackend, group: Sequence[Artifact], gone: list[Artifact]
+        self, artifacts: ArtifactBackend, group: Sequence[Artifact], gone: list[Artifact]
     ) -> list[BaseException]:
         async def delete(kept: Artifact) -> None:
-            await artefacts.delete(kept.reference)
+            await artifacts.delete(kept.reference)
             gone.append(kept)
 
         ends = await asyncio.gather(*map(delete, group), return_exceptions=True)
@@ -115,6 +115,6 @@ class ArtifactStore:
         return failures
 
     def _open(self, otherwise: str) -> ArtifactBackend:
-        if self.artefacts is None:
-            raise UsageError(f"{otherwise}: this process has no artefacts= setting; set HOLDFAST_ARTEFACTS")
-        return self.artefacts
+        if self.artifacts is None:
+            raise UsageError(f"{otherwise}: this process has no artifacts= setting; set HOLDFAST_ARTIFACTS")
+        return self.artifacts

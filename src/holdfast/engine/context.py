@@ -116,10 +116,10 @@ class Job:
     """One attempt of one job, from inside its handler."""
 
     __slots__ = (
+        "_artifact_store",
         "_claimed",
         "_clock",
         "_gateway_status",
-        "_keeper",
         "_started",
         "_steps",
         "_store",
@@ -140,11 +140,11 @@ class Job:
         clock: Clock,
         started: float,
         resources: Any,
-        keeper: ArtifactStore,
+        artifact_store: ArtifactStore,
     ) -> None:
         self._claimed, self._store, self._clock, self._started = claimed, store, clock, started
         self._steps: dict[str, str] | None = None
-        self._keeper = keeper
+        self._artifact_store = artifact_store
         self._gateway_status: int | None = None
         self.said: AttemptLog | None = None  #: what was said so far; most handlers say nothing
         self.cancelled = (
@@ -269,13 +269,13 @@ class Job:
             raise UsageError(f"percent is {percent!r:.60}; it is a number, 0 to 100") from None
         await self._store.record_progress(self.lease, min(max(done, 0.0), 100.0), str(message)[:500])
 
-    async def artefact(self, name: str, data: bytes) -> str:
-        """Keep a file with this job, where the setting `artefacts` says; the reference to return or to pass on.
+    async def artifact(self, name: str, data: bytes) -> str:
+        """Keep a file with this job, where the setting `artifacts` says; the reference to return or to pass on.
 
-        `app.artefact(reference)` reads it. It is removed by retention, with the job's result. A file is of its attempt:
+        `app.artifact(reference)` reads it. It is removed by retention, with the job's result. A file is of its attempt:
         a later attempt that writes one of the same name does not touch it.
         """
-        return await self._keeper.keep_file(self.lease, name, data)
+        return await self._artifact_store.keep_file(self.lease, name, data)
 
     def log(self, message: str, **facts: Any) -> None:
         """Say something that is kept with this attempt: `job.log("converted", pages=3)`."""
@@ -293,7 +293,7 @@ class Job:
         On leaving the block the job is completed with *result*, fenced by its lease. `LeaseLost` rolls back.
         """
         returns = self.returns or ANYTHING
-        text = await self._keeper.keep_result(self.lease, returns.write(result, "the result"))
+        text = await self._artifact_store.keep_result(self.lease, returns.write(result, "the result"))
         async with self._store.transaction() as connection:
             yield connection
             spent = self._clock.monotonic() - self._started

@@ -20,7 +20,7 @@ from holdfast.errors import Changed, Conflict, UsageError
 #: The duties that can be paused by name. "delayed" holds all jobs that are due later, "retries" the automatic retries
 #: among them; "stuck" is the sweep for attempts that run too long, never the reclaim of lost leases.
 #: "relay" brings messages to their targets, in whichever process.
-DUTIES = (
+MAINTENANCE_NAMES = (
     "deadlines",
     "delayed",
     "notifiers",
@@ -50,7 +50,11 @@ class Control:
             raise UsageError(f"kind is {kind!r}; it is one of {', '.join(ScopeKind)}")
         schedules = {tick.name for tick in await self.store.ticks()}.union(self.schedules)
         return known_scope(
-            ScopeKind(kind), name, await self.known_lanes(), schedules=schedules, duties=DUTIES
+            ScopeKind(kind),
+            name,
+            await self.known_lanes(),
+            schedules=schedules,
+            maintenance=MAINTENANCE_NAMES,
         )
 
     async def known_lanes(self) -> Sequence[Lane]:
@@ -76,7 +80,7 @@ class Control:
         return await self.store.holds()
 
     async def breakers(self) -> list[DependencyState]:
-        return await self.store.outlooks()
+        return await self.store.dependency_states()
 
     async def open_breaker(
         self, name: str, *, span: timedelta | None, reason: str, by: str, versions: Versions = None
@@ -105,10 +109,16 @@ class Control:
         trial: bool = False,
     ) -> Breaker:
         for _ in range(SWAPS):
-            outlooks = {outlook.dependency: outlook for outlook in await self.store.outlooks()}
-            dependency = await self._dependency(name, outlooks)
-            outlook = outlooks.get(dependency)
-            breaker, now = outlook.breaker if outlook else Breaker(), await self.store.now()
+            dependency_states = {
+                state_of_dependency.dependency: state_of_dependency
+                for state_of_dependency in await self.store.dependency_states()
+            }
+            dependency = await self._dependency(name, dependency_states)
+            state_of_dependency = dependency_states.get(dependency)
+            breaker, now = (
+                state_of_dependency.breaker if state_of_dependency else Breaker(),
+                await self.store.now(),
+            )
             if (
                 versions is not None and breaker.version not in versions
             ):  # `swap_breaker` compares it once more

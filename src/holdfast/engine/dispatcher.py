@@ -69,7 +69,7 @@ class Dispatcher:
             return True  # some other worker has it
         limits = task.policy.limits
         keyed = limits is not None and (limits.per_key.concurrency or limits.per_owner.concurrency)
-        return not (keyed or task.policy.execute == "outside" or self._admission.caps(lane, limits))
+        return not (keyed or task.policy.execute == "external" or self._admission.caps(lane, limits))
 
     # -- asking -----------------------------------------------------------------------------------------------------
     async def ask(self, question: Callable[[Dispatch], Awaitable[T]]) -> T | None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from holdfast.domain.classify import classify
 from holdfast.domain.codes import NONE_DECLARED, ErrorCode
-from holdfast.domain.duration import Duration, spell
+from holdfast.domain.duration import Duration, format_duration
 from holdfast.domain.internal import hides_internal, is_internal
 from holdfast.domain.job import (
     Artifact,
@@ -80,7 +80,7 @@ class Engine(ManualActions, Control, Explanations, ExternalJobs, OutboxActions):
         clock: Clock,
         rng: Rng,
         ids: Ids,
-        artefacts: ArtifactBackend | None = None,
+        artifacts: ArtifactBackend | None = None,
         admission: Admission | None = None,
         observers: Observers | None = None,
         calls: Callable[[], OutboundCalls] | None = None,
@@ -92,7 +92,7 @@ class Engine(ManualActions, Control, Explanations, ExternalJobs, OutboxActions):
         self.clock, self.rng, self.ids = clock, rng, ids
         self.admission = admission or Admission()
         self.observers = observers or Observers()
-        self.keeper = ArtifactStore(store, artefacts, settings.result_limit)
+        self.artifact_store = ArtifactStore(store, artifacts, settings.result_limit)
         self._enqueues: Coalescer[NewJob, Enqueued] = Coalescer(self._enqueue)
         self._publishes: Coalescer[NewMessage, None] = Coalescer(self._publish)
         self.reclaim_due = -math.inf  #: when this process should look for lost leases again
@@ -228,7 +228,7 @@ class Engine(ManualActions, Control, Explanations, ExternalJobs, OutboxActions):
 
     async def _still(self, row: JobRow, waited: timedelta) -> str:
         """Return that *row* has not ended, and why, where that can be found out."""
-        state = f"job {row.id} is still {row.state} after {spell(waited)}"
+        state = f"job {row.id} is still {row.state} after {format_duration(waited)}"
         try:
             return f"{state}. {(await self.explain(row.id)).sentence}"
         except HoldfastError:
@@ -239,10 +239,12 @@ class Engine(ManualActions, Control, Explanations, ExternalJobs, OutboxActions):
         if row.expired_at is not None:
             why = f"it was removed on {row.expired_at:%Y-%m-%d}"
             raise ResultExpired(f"the result of job {row.id}", why)
-        return row.result if row.artefact is None else decode_any(await self.keeper.read(row.artefact))
+        return (
+            row.result if row.artifact is None else decode_any(await self.artifact_store.read(row.artifact))
+        )
 
-    async def artefacts(self, job_id: str) -> list[Artifact]:
-        return await self.store.artefacts(named(job_id))
+    async def artifacts(self, job_id: str) -> list[Artifact]:
+        return await self.store.artifacts(named(job_id))
 
     async def jobs(
         self, where: JobFilter, *, after: str | None = None, limit: int = 50, contents: bool = True

@@ -71,7 +71,7 @@ class Explanations:
                 holds=await self.store.holds(),
                 workers=await self.store.workers(),
                 tasks=self.tasks or None,
-                outside=task is not None and task.policy.execute == "outside",
+                external=task is not None and task.policy.execute == "external",
                 dependency=await self._guarded(standing.lane),
                 bounds=[_bound(cap, standing.use) for cap in caps],
                 windows=None if task is None else task.policy.retry.windows,
@@ -98,17 +98,17 @@ class Explanations:
 
     async def _guarded(self, lane: Lane) -> Guarded | None:
         dependency = Dependency.of(lane)
-        found = [one for one in await self.store.outlooks() if one.dependency == dependency]
+        found = [one for one in await self.store.dependency_states() if one.dependency == dependency]
         if dependency is None or not found:
             return None
-        policy, outlook = self.admission.dependency(dependency.name).breaker, found[0]
+        policy, state_of_dependency = self.admission.dependency(dependency.name).breaker, found[0]
         return Guarded(
             label=dependency.label,
-            breaker=outlook.breaker,
+            breaker=state_of_dependency.breaker,
             holds=policy is None or policy.mode == "hold",
-            limit=outlook.limit,
-            in_flight=outlook.in_flight,
-            callers=outlook.callers,
+            limit=state_of_dependency.limit,
+            in_flight=state_of_dependency.in_flight,
+            callers=state_of_dependency.callers,
         )
 
     def _refusal(self, row: JobRow, standing: QueuePosition) -> GateRefusal | None:
@@ -132,14 +132,17 @@ class Explanations:
         page = _page(alike, after, limit)
         holds = HoldIndex(await self.store.holds())
         depths = await self.store.depths(_lanes_of(page, alike))
-        outlooks = {outlook.dependency: outlook for outlook in await self.store.outlooks()}
+        dependency_states = {
+            state_of_dependency.dependency: state_of_dependency
+            for state_of_dependency in await self.store.dependency_states()
+        }
         return [
             _lane_row(
                 label,
                 sorted(alike[label]),
                 sum(depths.get(lane, 0) for lane in alike[label]),
                 holds.holding(alike[label][0]),
-                outlooks,
+                dependency_states,
             )
             for label in page
         ]
@@ -187,10 +190,10 @@ def _lane_row(
     lanes: list[Lane],
     waiting: int,
     held: Held | None,
-    outlooks: Mapping[Dependency, DependencyState],
+    dependency_states: Mapping[Dependency, DependencyState],
 ) -> LaneRow:
     dependency = Dependency.of(lanes[0])
-    outlook = None if dependency is None else outlooks.get(dependency)
+    state_of_dependency = None if dependency is None else dependency_states.get(dependency)
     return LaneRow(
         label=label,
         queue=lanes[0].queue,
@@ -199,7 +202,7 @@ def _lane_row(
         fair=any(lane.fair for lane in lanes),
         waiting=waiting,
         held=held,
-        breaker=None if outlook is None else outlook.breaker.state,
-        limit=None if outlook is None else outlook.limit or None,
-        in_flight=None if outlook is None else outlook.in_flight,
+        breaker=None if state_of_dependency is None else state_of_dependency.breaker.state,
+        limit=None if state_of_dependency is None else state_of_dependency.limit or None,
+        in_flight=None if state_of_dependency is None else state_of_dependency.in_flight,
     )

@@ -28,7 +28,7 @@ LONGEST_WHY = 500
 class ExternalJobs:
     store: Store
     tasks: dict[str, Task[Any, Any]]
-    keeper: ArtifactStore
+    artifact_store: ArtifactStore
     codes: Mapping[str, ErrorCode]
     observers: Observers
 
@@ -39,7 +39,7 @@ class ExternalJobs:
 
         Not heard of any more by then, it is reclaimed as from any lost worker. A job that is another's is left alone.
         """
-        row = await self._outside_job(job_id)
+        row = await self._external_job(job_id)
         if row.generation != generation:
             await self._note(job_id, f"generation {generation}", by=worker, generation=generation)
             return ReportResult(ReportStatus.STALE, row.state, row.epoch)
@@ -50,7 +50,7 @@ class ExternalJobs:
             if claimed is not None:
                 return ReportResult(ReportStatus.APPLIED, State.PROCESSING, claimed.lease.epoch)
             await self.store.close_session(session)
-            row = await self._outside_job(job_id)
+            row = await self._external_job(job_id)
         if row.state is State.PROCESSING and row.generation == generation:
             mine = (await self.store.attempts(job_id))[-1].worker == worker
             return ReportResult(ReportStatus.REPEATED if mine else ReportStatus.STALE, row.state, row.epoch)
@@ -59,7 +59,7 @@ class ExternalJobs:
     async def end(self, job_id: JobId, outcome: Outcome, *, generation: int, worker: str) -> ReportResult:
         """What came of it, from whoever executed it, even when its `begin` was not heard of."""
         for _ in range(TRIES):
-            row = await self._outside_job(job_id)
+            row = await self._external_job(job_id)
             verdict = _verdict(outcome, self.tasks[row.task], self.codes)
             if row.generation != generation or row.state not in (State.QUEUED, State.PROCESSING):
                 answer = await self.store.settle_unheld(job_id, generation, verdict, by=worker)
@@ -74,7 +74,7 @@ class ExternalJobs:
 
     async def refuse(self, job_id: JobId, name: str, *, why: str = "", by: str = "") -> bool:
         """A report that is not believed changes nothing and is on record, once for each *name*; whether this is new."""
-        await self._outside_job(job_id)
+        await self._external_job(job_id)
         told = {"why": _printable(why) or None, "by": _printable(by) or None}
         return await self._note(job_id, word("name", name), **told)
 
@@ -97,21 +97,21 @@ class ExternalJobs:
 
     async def _settle_under(self, lease: Lease, attempt: int, verdict: Verdict) -> SettlementStatus:
         if isinstance(verdict, Complete) and verdict.result is not None:
-            verdict = Complete(await self.keeper.keep_result(lease, verdict.result))
+            verdict = Complete(await self.artifact_store.keep_result(lease, verdict.result))
         [answer] = await self.store.settle([Settlement(lease, verdict, attempt)])
         return answer
 
     async def _told(self, answer: SettlementStatus, job_id: JobId) -> tuple[ReportResult, JobRow]:
-        row = await self._outside_job(job_id)
+        row = await self._external_job(job_id)
         return ReportResult(ReportStatus(answer), row.state, row.epoch), row
 
-    async def _outside_job(self, job_id: JobId) -> JobRow:
+    async def _external_job(self, job_id: JobId) -> JobRow:
         row = await self.store.job(job_id)
         if row is None:
             raise UnknownJob(job_id)
         task = self.tasks.get(row.task)
-        if task is None or task.policy.execute != "outside":
-            raise UsageError(f'{row.task} is not executed outside; declare it with execute="outside"')
+        if task is None or task.policy.execute != "external":
+            raise UsageError(f'{row.task} is not executed outside; declare it with execute="external"')
         return row
 
 

@@ -1,7 +1,7 @@
 """Hands jobs that others execute over to them, as messages in the outbox, which a relay brings to the broker.
 
 The message is stored in the transaction of the move that makes its job wait: enqueue, a person's retry, a redrive, a lost
-worker. The duty `errands` tells of the others: those that come due later or were held (a pause of their queue, say), and those
+worker. The duty `external_tasks` tells of the others: those that come due later or were held (a pause of their queue, say), and those
 that wait for so long that their message may be lost. A message of the same name is kept once, so each of these may be done
 twice, by any number of processes.
 
@@ -32,7 +32,7 @@ from holdfast.engine.tasks import Task
 from holdfast.errors import StoreError
 from holdfast.logs import Log
 
-log = Log("holdfast.errands")
+log = Log("holdfast.external_tasks")
 
 KINDS = frozenset({Kind.queued, Kind.manual_retry, Kind.redriven, Kind.reclaimed, Kind.retry})
 #: How often the duty looks for what has come due; what waits too long is looked for less often.
@@ -46,7 +46,7 @@ _REMEMBERED = 50_000
 
 
 class ExternalTaskStore(Protocol):
-    """What errands ask of a store, inside one transaction. Each awaits its transaction alone."""
+    """What external tasks ask of a store, inside one transaction. Each awaits its transaction alone."""
 
     async def now(self) -> datetime:
         """By the store's clock."""
@@ -54,13 +54,13 @@ class ExternalTaskStore(Protocol):
     async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[WaitingExternalTask]:
         """Those of these jobs that are of *tasks* and wait, as they are in this transaction."""
 
-    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
+    async def promote_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         """Jobs in line of which their last move may not have told: they were due later, waited for their key, or were
         retried by somebody who does not know their task. By id, from behind *after*. One that was put back is among them
-        only if no attempt of it counts: then its first errand has been told, and its name is known."""
+        only if no attempt of it counts: then its first message has been told, and its name is known."""
 
-    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
-        """Jobs in line whose first errand the outbox does not have, whatever the reason: by id, from behind *after*."""
+    async def unpublished(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
+        """Jobs in line whose first message the outbox does not have, whatever the reason: by id, from behind *after*."""
 
     async def overdue(
         self, tasks: Mapping[str, timedelta], after: str, limit: int
@@ -113,8 +113,8 @@ class ExternalTasks:
         task = self._tasks[one.task]
         assert task.policy.topic is not None
         arguments = task.upgrade(decode_any(one.payload), one.version)
-        errand = ExternalTask(_name(one), one.id, one.generation, one.task, arguments, one.deadline)
-        body, headers = (task.policy.encode or plain_json)(errand)
+        external_task = ExternalTask(_name(one), one.id, one.generation, one.task, arguments, one.deadline)
+        body, headers = (task.policy.encode or plain_json)(external_task)
         added = {} if one.trace is None else {"traceparent": one.trace}
         if one.deadline is not None:
             added[DEADLINE] = one.deadline.isoformat()
@@ -133,7 +133,7 @@ class ExternalTasks:
         tasks = self._handed()
         now = await store.transact(lambda transaction: self._books(transaction).now(), reads=True)
         done = await self._walk(
-            store, lambda books, after: books.come_due(list(tasks), after, _PAGE), _first_name, now
+            store, lambda books, after: books.promote_due(list(tasks), after, _PAGE), _first_name, now
         )
         # What was held has no message. A hold that has ended is a reason to look for it now.
         holds = frozenset((held.scope, held.cause) for held in await store.holds())
@@ -141,7 +141,7 @@ class ExternalTasks:
         if self._seldom_due is None or now >= self._seldom_due or before - holds:
             self._seldom_due = now + min([_SELDOM, *(again / 4 for again in tasks.values())])
             done += await self._walk(
-                store, lambda books, after: books.untold(list(tasks), after, _PAGE), _first_name, now
+                store, lambda books, after: books.unpublished(list(tasks), after, _PAGE), _first_name, now
             )
             crowded = {lag.topic for lag in await store.lags() if lag.waiting >= _ENOUGH}
             late = {name: span for name, span in tasks.items() if self._topic(name) not in crowded}

@@ -23,10 +23,13 @@ async def read_health_inputs(engine: Engine, schedules: Collection[str] = ()) ->
     store, limits = engine.store, engine.stuck_limits()
     await check_writes(store)
     return HealthInputs(
-        census=await store.census(MOST),
+        stats=await store.stats(MOST),
         now=await store.now(),
         holds=await store.holds(),
-        breakers={outlook.dependency.label: outlook.breaker.state for outlook in await store.outlooks()},
+        breakers={
+            state_of_dependency.dependency.label: state_of_dependency.breaker.state
+            for state_of_dependency in await store.dependency_states()
+        },
         workers=len(await store.workers()),
         lost=len(await store.expired(MOST_SICK)),
         lags=await store.lags(),

@@ -101,7 +101,7 @@ class LaneStore(Protocol):
     async def report(self, session: Session, reports: Sequence[DependencyReport]) -> list[DependencyState]:
         """Tell what this worker saw, and learn how its dependencies stand: one statement, called once a second."""
 
-    async def outlooks(self) -> list[DependencyState]:
+    async def dependency_states(self) -> list[DependencyState]:
         """Every dependency that has a breaker's row or a live report; writes nothing."""
 
     async def swap_breaker(

@@ -43,11 +43,11 @@ class ManualActions(Recovery):
         return row
 
     async def cancel(
-        self, job_id: str, *, by: str = "api", reason: str = "", proviso: Precondition = UNCONDITIONAL
+        self, job_id: str, *, by: str = "api", reason: str = "", precondition: Precondition = UNCONDITIONAL
     ) -> None:
         """Queued or processing → cancelled. A running attempt is told to stop."""
         known = named(job_id)
-        await self.store.cancel(known, by, reason, proviso=proviso)
+        await self.store.cancel(known, by, reason, precondition=precondition)
         self._moved(known)
 
     async def retry(
@@ -59,13 +59,13 @@ class ManualActions(Recovery):
         from_step: str | None = None,
         args: Mapping[str, Any] | None = None,
         priority: int | str | None = None,
-        proviso: Precondition = UNCONDITIONAL,
+        precondition: Precondition = UNCONDITIONAL,
     ) -> int:
         """Run a failed, cancelled, waiting or stuck job now; its place in line. Else `Conflict`.
 
         *owner* refuses another's job. *from_step* forgets that step and every one recorded after it. *args* are what it is
         called with instead; its steps, recorded for another call, are forgotten. *priority* is the job's from now on; None keeps
-        the one it has. *proviso*: only if.
+        the one it has. *precondition*: only if.
         """
         known = named(job_id)
         level = None if priority is None else checked_priority(priority)
@@ -77,7 +77,7 @@ class ManualActions(Recovery):
         edit = None if args is None else await self._edit(known, args)
         if edit is None:
             await self._check_again(known)
-        place = await self._retry(known, by, forget, edit, level, proviso)
+        place = await self._retry(known, by, forget, edit, level, precondition)
         self.observers.retried(Kind.manual_retry)
         self._moved(known)
         return place
@@ -89,7 +89,7 @@ class ManualActions(Recovery):
         forget: Collection[str] | None,
         edit: Edit | None,
         priority: int | None,
-        proviso: Precondition,
+        precondition: Precondition,
     ) -> int:
         """In one move, also where it is to be taken from a worker that lives: of two who ask, one is refused."""
 
@@ -101,7 +101,7 @@ class ManualActions(Recovery):
                 forget=forget,
                 edit=edit,
                 priority=priority,
-                proviso=proviso,
+                precondition=precondition,
                 stuck=stuck,
             )
 
@@ -192,14 +192,14 @@ class ManualActions(Recovery):
         return done
 
     async def redrive_one(
-        self, job_id: JobId, *, by: str, queue: str | None = None, proviso: Precondition = UNCONDITIONAL
+        self, job_id: JobId, *, by: str, queue: str | None = None, precondition: Precondition = UNCONDITIONAL
     ) -> None:
         """`Conflict` when it is no dead letter any more, or a live twin holds its dedupe key. `Forbidden` when its task's
         check refuses it, or when it is the engine's own and is to change its queue."""
         if queue is not None and is_internal((await self.job(job_id)).task):
             raise Forbidden(f"job {job_id} is one of the engine's own; it stays in its queue")
         await self._check_again(job_id)
-        await self.store.retry(job_id, by, kind=Kind.redriven, queue=queue, proviso=proviso)
+        await self.store.retry(job_id, by, kind=Kind.redriven, queue=queue, precondition=precondition)
         self.observers.retried(Kind.redriven)
         self._moved(job_id)
 

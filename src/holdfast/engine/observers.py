@@ -34,7 +34,7 @@ class Observer(Protocol):
         """The store has answered these ends."""
 
     def reclaimed(self, taken: Sequence[tuple[Expired, Reclaim]], done: int) -> None:
-        """So many of these were taken back; of the others somebody else was first."""
+        """So many of these were reclaimed; of the others somebody else was first."""
 
     def timed_out(self, jobs: int) -> None:
         """So many have failed because their deadline passed."""

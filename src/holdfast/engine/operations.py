@@ -44,7 +44,7 @@ class Plan:
     by: str
     rate: float | None = None
     to_queue: str | None = None
-    because: str = ""
+    reason: str = ""
     owner: str | None = None
     token: str | None = None  #: names the wish: said again under it, it is the same operation
 
@@ -70,8 +70,8 @@ def _operation(engine: Engine, plan: Plan) -> Operation:
         word("to_queue", plan.to_queue)
     if plan.to_queue is not None and doing is not OperationAction.REDRIVE:
         raise UsageError("to_queue is for redrive; what is retried stays in its queue")
-    if doing is OperationAction.DISCARD and not plan.because:
-        raise UsageError("say why these dead letters are discarded: because=…")
+    if doing is OperationAction.DISCARD and not plan.reason:
+        raise UsageError("say why these dead letters are discarded: reason=…")
     if plan.owner is not None:
         if where.get("owner", plan.owner) != plan.owner:
             raise UsageError("these jobs belong to another owner")
@@ -84,7 +84,7 @@ def _operation(engine: Engine, plan: Plan) -> Operation:
             possible = ", ".join(state for state in State if state in _POSSIBLE[doing])
             raise UsageError(f"{doing} is for jobs that are {possible}; not for {', '.join(chosen.states)}")
     now = engine.clock.now()
-    options = {"to_queue": plan.to_queue, "reason": plan.because}
+    options = {"to_queue": plan.to_queue, "reason": plan.reason}
     return Operation(
         id=plan.token or engine.ids.job_id(),
         doing=doing,

@@ -51,7 +51,7 @@ def open_tasks(declared: Declared) -> list[str]:
     return sorted(name for name, task in declared.tasks.items() if task.policy.http and not is_internal(name))
 
 
-def outside_tasks(declared: Declared) -> list[str]:
+def external_tasks(declared: Declared) -> list[str]:
     """The names of all tasks that may be called from outside."""
     return sorted(name for name in declared.tasks if not is_internal(name))
 

@@ -273,7 +273,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
         """Raises `LeaseLost` when the lease is no longer current."""
 
-    async def record_artefact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
+    async def record_artifact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
         """Note what is about to be put outside, so that retention finds it, whatever happens next.
 
         Raises `LeaseLost` when the lease was reclaimed; after a deadline or a cancel the result may still come late.
@@ -309,23 +309,23 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
         """Remove what was kept long enough; how many rows. Call again until it answers 0.
 
         Of one *task*, or of all *but* these; events, which tasks share, only with the jobs of all.
-        A job with artefacts is left as it is until they are forgotten. Tracebacks go after the jobs, once no attempt
+        A job with artifacts is left as it is until they are forgotten. Tracebacks go after the jobs, once no attempt
         refers to them and a day has passed since the last failure that used them.
         """
 
-    async def artefacts_due(
+    async def artifacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
     ) -> list[Artifact]:
-        """The artefacts of jobs that `purge` would take now, or whose results it would."""
+        """The artifacts of jobs that `purge` would take now, or whose results it would."""
 
-    async def forget_artefacts(self, artefacts: Sequence[Artifact]) -> None:
+    async def forget_artifacts(self, artifacts: Sequence[Artifact]) -> None:
         """They are deleted: strike them off the record."""
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(
-        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+        self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        """Queued or processing → cancelled, else `Conflict`. `Changed` where the *proviso* does not admit the job's version;
+        """Queued or processing → cancelled, else `Conflict`. `Changed` where the *precondition* does not admit the job's version;
         that is decided in the transaction of the move, here and below."""
 
     async def retry(
@@ -338,7 +338,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
         queue: str | None = None,
         edit: Edit | None = None,
         priority: int | None = None,
-        proviso: Precondition = UNCONDITIONAL,
+        precondition: Precondition = UNCONDITIONAL,
         stuck: StuckAttempt | None = None,
     ) -> int:
         """Failed or cancelled → queued as a new generation; waiting or stuck → due now. Else `Conflict`. As a redrive (*kind*)
@@ -351,7 +351,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
         """
 
     async def discard(
-        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+        self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
         """Strike the dead letter; the job stays failed. `Conflict` when it has none."""
 
@@ -385,7 +385,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
     async def counts(self) -> dict[str, int]:
         """Return how many jobs are in each state, the engine's own too."""
 
-    async def census(self, most: int) -> JobStats:
+    async def stats(self, most: int) -> JobStats:
         """What is there to be done, for those who ask every few seconds: no count goes on beyond *most*."""
 
     async def lanes(self) -> set[Lane]:
@@ -428,7 +428,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
     ) -> list[LateResult]:
         """Results that came too late, by epoch; up to *limit* of those whose epoch is larger than *after*."""
 
-    async def artefacts(self, job_id: JobId) -> list[Artifact]:
+    async def artifacts(self, job_id: JobId) -> list[Artifact]:
         """Of all its attempts, in their order: the result's and the handler's own, by name."""
 
     async def violations(self) -> list[str]:
@@ -444,7 +444,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
     async def wait_for_end(self, job_id: JobId, timeout: float) -> None:
         """Return early when the job may have ended. A hint only."""
 
-    def heart(self) -> HeartbeatConnection:
+    def heartbeat(self) -> HeartbeatConnection:
         """A way to extend a session from a thread of its own, whatever the event loop is busy with."""
 
 

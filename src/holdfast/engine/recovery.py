@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.duration import spell
+from holdfast.domain.duration import format_duration
 from holdfast.domain.job import Expired
 from holdfast.domain.policy import Retry, judge_crash, judge_failure
 from holdfast.domain.verdict import Failure, RetryAfter
@@ -34,7 +34,7 @@ class Recovery:
     clock: Clock
     rng: Rng
     observers: Observers
-    keeper: ArtifactStore
+    artifact_store: ArtifactStore
     reclaim_due: float  #: when this process should look for lost leases again
     promoters: list[Callable[[timedelta], None]]
 
@@ -161,10 +161,10 @@ class Recovery:
     ) -> int:
         """Remove what was kept long enough, in small batches; how many rows. Of one *task*, or of all *but* these.
 
-        Artefacts are deleted before the rows that know of them. When that takes more than *patience* seconds, the rest of
+        Artifacts are deleted before the rows that know of them. When that takes more than *patience* seconds, the rest of
         them waits for the next time.
         """
-        await self._purge_artefacts(keep, task, but, patience)
+        await self._purge_artifacts(keep, task, but, patience)
         total = 0
         while done := await self.store.purge(task, keep, BATCH, but):
             total += done
@@ -182,18 +182,18 @@ class Recovery:
             total += await self.purge(keep, but=said, patience=until - self.clock.monotonic())
         return total
 
-    async def _purge_artefacts(
+    async def _purge_artifacts(
         self, keep: Retention, task: str | None, but: Collection[str], patience: float | None
     ) -> None:
         began = self.clock.monotonic()
-        while due := await self.store.artefacts_due(task, keep, BATCH, but):
+        while due := await self.store.artifacts_due(task, keep, BATCH, but):
             spent = self.clock.monotonic() - began
-            gone = await self.keeper.delete(due, None if patience is None else patience - spent)
+            gone = await self.artifact_store.delete(due, None if patience is None else patience - spent)
             if not gone:
                 break
-            await self.store.forget_artefacts(gone)
+            await self.store.forget_artifacts(gone)
 
 
 def stuck_failure(stuck: Expired, most: timedelta) -> Failure:
-    told = f"attempt {stuck.attempt} ran longer than {spell(most)} at worker {stuck.worker}"
+    told = f"attempt {stuck.attempt} ran longer than {format_duration(most)} at worker {stuck.worker}"
     return Failure.of("STUCK", told)

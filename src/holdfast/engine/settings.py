@@ -55,7 +55,7 @@ class Settings:
     wait_for_store: timedelta = timedelta(minutes=1)
     payload_limit: int = 1_000_000  #: bytes of arguments
     result_limit: int = 1_000_000  #: bytes of a result in the database
-    artefacts: str | None = None  #: where larger results go: a folder, file:///… or s3://bucket/prefix
+    artifacts: str | None = None  #: where larger results go: a folder, file:///… or s3://bucket/prefix
     child_jobs: int | None = None  #: a child process is replaced after so many jobs
     child_memory: int | None = None  #: … or when it keeps more bytes of memory than this after one
     keep_logs: str = "failed"  #: which attempts keep what their handlers logged
@@ -109,11 +109,11 @@ class Settings:
 
 
 def _read(source: str, name: str, value: Any) -> Any:
-    if name == "artefacts":
+    if name == "artifacts":
         place = str(value)
         if "://" in place and not place.startswith(PLACES):
             raise UsageError(
-                f"{source}: {scheme_of(place)!r} is no place to keep artefacts; use a folder, file:///… or s3://…"
+                f"{source}: {scheme_of(place)!r} is no place to keep artifacts; use a folder, file:///… or s3://…"
             )
         return place
     if name == "broker":

@@ -1,4 +1,4 @@
-"""Attempts that run on for too long while their worker lives, as people ask for them: found, and taken back."""
+"""Attempts that run on for too long while their worker lives, as people ask for them: found, and reclaimed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.duration import spell
+from holdfast.domain.duration import format_duration
 from holdfast.domain.job import JobFilter, StuckJob
 from holdfast.domain.validation import several, whole
 from holdfast.engine.engine import Engine
@@ -30,7 +30,7 @@ async def find_stuck(
     return [StuckJob(attempt, wanted[attempt.lane.task]) for attempt in found]
 
 
-async def take_back(engine: Engine, jobs: Sequence[StuckJob], *, by: str) -> int:
+async def reclaim(engine: Engine, jobs: Sequence[StuckJob], *, by: str) -> int:
     """How many; of the others somebody else was first, or they have ended."""
     several("jobs", jobs, StuckJob, "what app.stuck() has found")
     unknown = [job.task for job in jobs if job.task not in engine.tasks]
@@ -50,5 +50,5 @@ def stuck_view(one: StuckJob) -> dict[str, Any]:
         "max_attempts": one.max_attempts,
         "worker": one.worker,
         "epoch": one.epoch,
-        "longer_than": spell(one.longer_than),
+        "longer_than": format_duration(one.longer_than),
     }

@@ -86,8 +86,8 @@ def read_policy(name: str, handler: Callable[..., Any], options: Mapping[str, An
         )
     if policy.topic is None and policy.encode is not None:
         raise UsageError(f"{name} has encode= and no topic=; say where its messages go")
-    if policy.topic is not None and policy.execute != "outside":
-        raise UsageError(f'{name} has a topic, so others execute it; declare it with execute="outside"')
+    if policy.topic is not None and policy.execute != "external":
+        raise UsageError(f'{name} has a topic, so others execute it; declare it with execute="external"')
     return policy
 
 
@@ -177,7 +177,7 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "price": lambda option, value: whole(option, value, 0, MOST),
     "topic": _or_none(word),
     "encode": _or_none(
-        lambda option, value: a_function(option, value, "a function from an Errand to a body and its headers")
+        lambda option, value: a_function(option, value, "a function from an external task to a body and its headers")
     ),
     "http": lambda option, value: typed(option, value, bool, "True or False"),
     "check": _or_none(_check),

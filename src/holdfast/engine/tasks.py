@@ -30,7 +30,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
-EXECUTORS = ("async", "thread", "process", "outside")
+EXECUTORS = ("async", "thread", "process", "external")
 #: What becomes of an attempt that runs on for too long while its worker lives.
 STUCK_ACTIONS = ("report", "retry")
 

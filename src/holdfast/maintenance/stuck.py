@@ -1,8 +1,8 @@
-"""Attempts that run on for too long while their worker lives: reported once each, or taken back, as their task says."""
+"""Attempts that run on for too long while their worker lives: reported once each, or reclaimed, as their task says."""
 
 from __future__ import annotations
 
-from holdfast.domain.duration import spell
+from holdfast.domain.duration import format_duration
 from holdfast.domain.job import Lease
 from holdfast.engine.engine import Engine
 from holdfast.engine.recovery import BATCH
@@ -42,7 +42,7 @@ class StuckSweep:
                     task=one.lane.task,
                     attempt=one.attempt,
                     worker=one.worker,
-                    longer_than=spell(limits[one.lane.task]),
+                    longer_than=format_duration(limits[one.lane.task]),
                 )
         self._told = {one.lease for one in stuck}
 
@@ -52,6 +52,6 @@ class StuckSweep:
         stuck = await self._engine.store.stuck(limits, self._engine.settings.stuck_batch) if limits else []
         for one in stuck:
             log.warning("job.stuck", job_id=one.lease.job_id, task=one.lane.task, attempt=one.attempt,
-                        worker=one.worker, longer_than=spell(limits[one.lane.task]), taken_back=True)  # fmt: skip
+                        worker=one.worker, longer_than=format_duration(limits[one.lane.task]), reclaimed=True)  # fmt: skip
         if stuck:
             await self._engine.reclaim_stuck(stuck, limits)

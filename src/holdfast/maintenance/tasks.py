@@ -32,7 +32,7 @@ LOOK_FOR_PAUSES_EVERY = 1.0
 _HOLDS_BACK = frozenset({"delayed", "retries"})
 #: Reclaim of lost leases cannot be paused, and the pauses of promotion are the store's own matter.
 PAUSABLE = frozenset({"deadlines", "notifiers", "operations", "retention", "schedules", "stuck", "webhooks"})
-#: How long the other duties may wait for artefacts to be deleted.
+#: How long the other duties may wait for artifacts to be deleted.
 PATIENCE = 5.0
 
 
@@ -152,7 +152,7 @@ class Maintenance:
         self._holds_due = now + LOOK_FOR_PAUSES_EVERY
         try:
             holds = await self._engine.store.holds()
-            paused = frozenset(held.scope.name for held in holds if held.scope.kind is ScopeKind.DUTY)
+            paused = frozenset(held.scope.name for held in holds if held.scope.kind is ScopeKind.MAINTENANCE)
             if (self._paused - paused) & _HOLDS_BACK:
                 self._promote.due = now
             self._paused = paused

@@ -29,8 +29,8 @@ LONGEST_LOOK = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    census: JobStats
-    outlooks: Sequence[DependencyState]
+    stats: JobStats
+    dependency_states: Sequence[DependencyState]
     lags: Sequence[Lag] = ()
     event_lag: timedelta = timedelta()
     queues: Sequence[str] = ()  #: those of the tasks that this process knows
@@ -50,7 +50,7 @@ class Gauges:
         if self._looking is None and self._clock.monotonic() < self._stale_at:
             return self.seen
         if self._looking is None:
-            self._looking = asyncio.create_task(self._look(), name="census")
+            self._looking = asyncio.create_task(self._look(), name="stats")
         try:
             return await asyncio.shield(self._looking)
         finally:
@@ -64,13 +64,13 @@ class Gauges:
                 engine = await self._engine()
                 store = engine.store
                 self.seen = Seen(
-                    await store.census(MOST),
-                    await store.outlooks(),
+                    await store.stats(MOST),
+                    await store.dependency_states(),
                     await store.lags(),
                     await store.event_lag(),
                     sorted({task.policy.queue for task in engine.tasks.values()})[:MOST_SETS],
                 )
-                self._add_open_time(self.seen.outlooks)
+                self._add_open_time(self.seen.dependency_states)
         except (StoreError, TimeoutError) as error:
             log.warning("metrics.waits", reason=str(error) or f"no answer within {LONGEST_LOOK:.0f} s")
             self.seen = None
@@ -78,14 +78,14 @@ class Gauges:
         self._stale_at = now + max(FRESH_SECONDS, PATIENCE * (now - began))
         return self.seen
 
-    def _add_open_time(self, outlooks: Sequence[DependencyState]) -> None:
+    def _add_open_time(self, dependency_states: Sequence[DependencyState]) -> None:
         """By the store's clock, from the last look on; a breaker that opened since then: from its opening on."""
-        for outlook in outlooks:
-            label, breaker = outlook.dependency.label, outlook.breaker
+        for state_of_dependency in dependency_states:
+            label, breaker = state_of_dependency.dependency.label, state_of_dependency.breaker
             total = self.open_seconds.setdefault(label, 0.0)
             if breaker.state is BreakerState.CLOSED or breaker.opened_at is None:
                 continue
-            since = max(breaker.opened_at, self._judged_at) if self._judged_at else outlook.now
-            self.open_seconds[label] = total + max((outlook.now - since).total_seconds(), 0.0)
-        if outlooks:
-            self._judged_at = outlooks[0].now
+            since = max(breaker.opened_at, self._judged_at) if self._judged_at else state_of_dependency.now
+            self.open_seconds[label] = total + max((state_of_dependency.now - since).total_seconds(), 0.0)
+        if dependency_states:
+            self._judged_at = dependency_states[0].now

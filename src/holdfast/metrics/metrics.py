@@ -98,21 +98,21 @@ class Metrics:
         # A queue in which nothing waits has a sample, too: an alert on a missing one would ring.
         depth: dict[tuple[str, ...], int] = {(queue,): 0 for queue in seen.queues}
         active = dict(depth)
-        for lane, line in seen.census.lines.items():
+        for lane, line in seen.stats.lines.items():
             label = _bounded(lane.queue, depth)
             depth[label] = depth.get(label, 0) + line.waiting
             active[label] = active.get(label, 0) + line.active
         states: dict[tuple[str, ...], int] = {}
         opened: dict[tuple[str, ...], float] = defaultdict(float)
-        for outlook in seen.outlooks:
-            label = _bounded(outlook.dependency.label, states)
-            states[label] = max(states.get(label, 0), _STATES[outlook.breaker.state])
-            opened[label] += self.gauges.open_seconds.get(outlook.dependency.label, 0.0)
+        for state_of_dependency in seen.dependency_states:
+            label = _bounded(state_of_dependency.dependency.label, states)
+            states[label] = max(states.get(label, 0), _STATES[state_of_dependency.breaker.state])
+            opened[label] += self.gauges.open_seconds.get(state_of_dependency.dependency.label, 0.0)
         return {
             "queue_depth": depth.items(),
             "jobs_active": active.items(),
-            "jobs_delayed": [((), seen.census.delayed)],
-            "dead_letters": [((), seen.census.dead_letters)],
+            "jobs_delayed": [((), seen.stats.delayed)],
+            "dead_letters": [((), seen.stats.dead_letters)],
             "event_lag_seconds": [((), seen.event_lag.total_seconds())],
             "breaker_state": states.items(),
             "breaker_open_seconds_total": opened.items(),

@@ -41,7 +41,7 @@ FAMILIES: dict[str, Family] = {
         "counter", (), "Retries that people asked this process for, redrives included."
     ),
     "stuck_recovered_total": Family(
-        "counter", (), "Jobs taken back from lost workers and from attempts that ran too long."
+        "counter", (), "Jobs reclaimed from lost workers and from attempts that ran too long."
     ),
     "dependency_latency_seconds": Family(
         "histogram", ("dependency",), "How long calls to a dependency took."

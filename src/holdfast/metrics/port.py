@@ -1,4 +1,4 @@
-"""A worker's own door for those who watch it: `/metrics`, `/livez`, `/readyz`, `/duties` on a port, and nothing else.
+"""A worker's own door for those who watch it: `/metrics`, `/livez`, `/readyz`, `/maintenance` on a port, and nothing else.
 
 A worker has no web framework to answer four questions, and needs none: it reads the first line and the headers of a request,
 within bounds, answers and hangs up. It runs on the worker's own loop, so that an answer to `/livez` means the loop turns.
@@ -89,10 +89,10 @@ class Port:
             case "/readyz":
                 why = await not_ready(self._engine)
                 return (200, PLAIN, b"ready\n") if why is None else (503, PLAIN, f"{why}\n".encode())
-            case "/duties":
+            case "/maintenance":
                 lines = [line for tell in (await self._engine()).health_lines for line in tell()]
                 return 200, PLAIN, ("\n".join(lines or ["no duties are done here"]) + "\n").encode()
-        return 404, PLAIN, b"there are /metrics, /livez, /readyz and /duties\n"
+        return 404, PLAIN, b"there are /metrics, /livez, /readyz and /maintenance\n"
 
 
 def _header(lines: list[str], wanted: str) -> str:

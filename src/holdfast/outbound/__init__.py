@@ -5,16 +5,16 @@ Public as a module, for programs that must keep to the same table of addresses w
 
 from holdfast.domain.addresses import Address, NetworkTarget, is_open, read_target
 from holdfast.errors import TargetNotAllowed
-from holdfast.outbound.client import Outbound, Resolve, Response, HostUnreachable, look_up, open_addresses
+from holdfast.outbound.client import HostUnreachable, Outbound, Resolve, Response, look_up, open_addresses
 
 __all__ = [
     "Address",
+    "HostUnreachable",
     "NetworkTarget",
     "Outbound",
     "Resolve",
     "Response",
     "TargetNotAllowed",
-    "HostUnreachable",
     "is_open",
     "look_up",
     "open_addresses",

@@ -12,7 +12,7 @@ log = Log("holdfast.relay")
 
 #: How long an answer is good for.
 LOOK_EVERY = 1.0
-_RELAY = Scope(ScopeKind.DUTY, "relay")
+_RELAY = Scope(ScopeKind.MAINTENANCE, "relay")
 
 
 class Pauses:

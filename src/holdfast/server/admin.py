@@ -108,7 +108,7 @@ routes = router("admin")
 async def get_workers_status(request: Request) -> Response:
     app = app_of(request)
     workers, holds = await app.workers(), await app.holds()
-    paused = sorted({held.scope.name for held in holds if held.scope.kind is ScopeKind.DUTY})
+    paused = sorted({held.scope.name for held in holds if held.scope.kind is ScopeKind.MAINTENANCE})
     return answer(
         {
             "workers": [worker_view(one) for one in workers],
@@ -155,7 +155,7 @@ async def search_stuck_jobs(request: Request, body: StuckQuery | None = None) ->
 )
 async def process_stuck_jobs(request: Request, body: StuckQuery | None = None) -> Response:
     found = await _find(request, body or StuckQuery())
-    done = await app_of(request).take_back(found, by=caller_of(request).name)
+    done = await app_of(request).reclaim(found, by=caller_of(request).name)
     return answer({"found": len(found), "processed": done})
 
 
@@ -183,7 +183,7 @@ async def pause_retry_scheduler(request: Request, body: PauseTypesRequest | None
     asked, by = body or PauseTypesRequest(), caller_of(request).name
     for one in asked.types:
         await app_of(request).pause(
-            one.duty, kind=ScopeKind.DUTY, duration=asked.duration, reason=asked.reason, by=by
+            one.duty, kind=ScopeKind.MAINTENANCE, duration=asked.duration, reason=asked.reason, by=by
         )
     return answer({"paused": asked.types, "duration": asked.duration})
 
@@ -196,5 +196,9 @@ async def pause_retry_scheduler(request: Request, body: PauseTypesRequest | None
 )
 async def resume_retry_scheduler(request: Request, body: ResumeTypesRequest | None = None) -> Response:
     asked, by = body or ResumeTypesRequest(), caller_of(request).name
-    was = [one for one in asked.types if await app_of(request).resume(one.duty, kind=ScopeKind.DUTY, by=by)]
+    was = [
+        one
+        for one in asked.types
+        if await app_of(request).resume(one.duty, kind=ScopeKind.MAINTENANCE, by=by)
+    ]
     return answer({"resumed": was})

@@ -55,7 +55,7 @@ routes = router("breakers")
 
 @routes.get("/breakers", response_model=Breakers, summary="How dependencies stand", **allows(Action.LOOK))
 async def list_breakers(request: Request) -> Response:
-    return answer({"breakers": [_outlook(one) for one in await app_of(request).breakers()]})
+    return answer({"breakers": [_dependency_state(one) for one in await app_of(request).breakers()]})
 
 
 @routes.get(
@@ -65,7 +65,7 @@ async def get_breaker(request: Request, name: NamePath) -> Response:
     found = await _find(request, name)
     if found is None:
         raise Problem("NOT_FOUND", "no dependency of this name has a breaker yet")
-    return answer(_outlook(found), headers={"ETag": _tag(found.breaker)})
+    return answer(_dependency_state(found), headers={"ETag": _tag(found.breaker)})
 
 
 @routes.post(
@@ -138,15 +138,15 @@ def _breaker(breaker: Breaker) -> dict[str, Any]:
     }
 
 
-def _outlook(outlook: DependencyState) -> dict[str, Any]:
+def _dependency_state(state_of_dependency: DependencyState) -> dict[str, Any]:
     return {
-        "dependency": outlook.dependency.label,
-        **_breaker(outlook.breaker),
-        "votes": outlook.votes,
-        "callers": outlook.callers,
-        "limit": outlook.limit,
-        "in_flight": outlook.in_flight,
-        "latency_seconds": outlook.latency,
-        "calls": outlook.calls,
-        "failures": outlook.failures,
+        "dependency": state_of_dependency.dependency.label,
+        **_breaker(state_of_dependency.breaker),
+        "votes": state_of_dependency.votes,
+        "callers": state_of_dependency.callers,
+        "limit": state_of_dependency.limit,
+        "in_flight": state_of_dependency.in_flight,
+        "latency_seconds": state_of_dependency.latency,
+        "calls": state_of_dependency.calls,
+        "failures": state_of_dependency.failures,
     }

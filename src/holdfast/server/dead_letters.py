@@ -142,7 +142,7 @@ async def redrive_dead_letter(
     if caller_of(request).is_owner:
         must_be_declared(engine, queue)
     try:
-        await engine.redrive_one(row.id, by=by, queue=queue, proviso=precondition_of(request))
+        await engine.redrive_one(row.id, by=by, queue=queue, precondition=precondition_of(request))
     except Changed:
         raise
     except (Conflict, InsufficientCredits, QuotaExceeded):
@@ -163,7 +163,7 @@ async def discard_dead_letter(request: Request, job_id: JobIdPath, body: models.
     row, by = await reached(request, job_id), caller_of(request).name
     try:
         await (await context_of(request).store()).discard(
-            row.id, by, body.reason, proviso=precondition_of(request)
+            row.id, by, body.reason, precondition=precondition_of(request)
         )
     except Changed:
         raise

@@ -87,7 +87,7 @@ def _task(app: Holdfast, body: JobRequest, caller: Caller) -> Task[Any, Any]:
     name = body.task
     permissions.must_not_be_internal(name)
     if name not in app.tasks:
-        listed = permissions.open_tasks(app) if caller.is_owner else permissions.outside_tasks(app)
+        listed = permissions.open_tasks(app) if caller.is_owner else permissions.external_tasks(app)
         raise Problem("UNKNOWN_TASK", f"no task named {name[:100]!r}; {suggest(name[:100], listed)}")
     if caller.is_owner:
         permissions.must_be_open(app, name)

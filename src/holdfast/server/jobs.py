@@ -261,7 +261,9 @@ async def retry_job(request: Request, job_id: JobIdPath, body: models.RetryReque
     step, by = None if body is None else body.from_step, caller_of(request).name
     engine = await app_of(request).engine()
     args = None if body is None else body.args
-    place = await engine.retry(job_id, by=by, from_step=step, args=args, proviso=precondition_of(request))
+    place = await engine.retry(
+        job_id, by=by, from_step=step, args=args, precondition=precondition_of(request)
+    )
     return answer({"id": job_id, "state": State.QUEUED, "queue_position": place})
 
 
@@ -277,5 +279,5 @@ async def cancel_job(
     await reached(request, job_id)
     reason, by = "" if body is None else body.reason, caller_of(request).name
     engine = await app_of(request).engine()
-    await engine.cancel(job_id, by=by, reason=reason, proviso=precondition_of(request))
+    await engine.cancel(job_id, by=by, reason=reason, precondition=precondition_of(request))
     return answer({"id": job_id, "state": State.CANCELLED})

@@ -131,7 +131,7 @@ class JobView(ResponseModel):
     manual_retry_count: int
     is_retryable: bool
     result: Any = Field(description="Only of one job, not in lists; large ones are at /result.")
-    artefact: str | None
+    artifact: str | None
     tags: list[str]
     progress: dict[str, Any] | None
     key: str | None

@@ -140,7 +140,7 @@ async def begin_operation(request: Request, body: OperationRequest) -> Response:
         by=caller.name,
         rate=body.rate,
         to_queue=body.to_queue,
-        because=body.reason,
+        reason=body.reason,
         owner=caller.owner if caller.is_owner else None,
         token=token_of(request),
     )

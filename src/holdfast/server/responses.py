@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from fastapi import Request, Response
 
-from holdfast.domain.duration import spell
+from holdfast.domain.duration import format_duration
 from holdfast.domain.job import JobRow
 from holdfast.domain.precondition import Precondition, Version
 
@@ -30,7 +30,7 @@ def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None)
 
 
 def spelled(span: timedelta | None) -> str | None:
-    return None if span is None else spell(span)
+    return None if span is None else format_duration(span)
 
 
 def tag_of(row: JobRow) -> str:

@@ -244,7 +244,7 @@ def maybe(value: Any, moment: Moment) -> datetime | None:
 
 def job_row(row: Row, moment: Moment, *, tags: Iterable[str], lease_expires_at: datetime | None) -> JobRow:
     """A row of the view `jobs`."""
-    result, artefact = split_result(row["result"])
+    result, artifact = split_result(row["result"])
     failure = read_json(row["last_failure"])
     if failure:
         failure["at"] = moment(failure["at"])
@@ -277,7 +277,7 @@ def job_row(row: Row, moment: Moment, *, tags: Iterable[str], lease_expires_at: 
         retry_type=row["retry_type"],
         manual_retry_count=row["manual_retry_count"],
         result=read_json(result),
-        artefact=artefact,
+        artifact=artifact,
         tags=tuple(tags),
         payload=read_json(row["payload"]),
         progress=read_json(row["progress"]),
@@ -313,7 +313,7 @@ def attempt(row: Row, moment: Moment, job_id: JobId) -> Attempt:
     )
 
 
-def artefact(row: Row, moment: Moment) -> Artifact:
+def artifact(row: Row, moment: Moment) -> Artifact:
     return Artifact(
         job_id=JobId(str(row["job_id"])),
         epoch=row["epoch"],
@@ -354,7 +354,7 @@ def dead_letter_group(row: Row, moment: Moment) -> DeadLetterGroup:
 
 
 def late_result(row: Row, moment: Moment, job_id: JobId) -> LateResult:
-    result, artefact = split_result(row["result"])
+    result, artifact = split_result(row["result"])
     return LateResult(
         job_id=job_id,
         epoch=row["epoch"],
@@ -362,5 +362,5 @@ def late_result(row: Row, moment: Moment, job_id: JobId) -> LateResult:
         reason=row["reason"],
         outcome=row["outcome"],
         result=read_json(result),
-        artefact=artefact,
+        artifact=artifact,
     )

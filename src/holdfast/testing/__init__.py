@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from holdfast.testing.asserts import assert_completed, assert_dead, assert_enqueued
     from holdfast.testing.clock import ManualClock
     from holdfast.testing.draining import Drained, drain, drain_sync
-    from holdfast.testing.swap import app_in_memory
+    from holdfast.testing.in_memory import app_in_memory
 
 _HOMES = {
     "Drained": "holdfast.testing.draining",
     "ManualClock": "holdfast.testing.clock",
     "MemoryStore": "holdfast.stores.memory",
-    "app_in_memory": "holdfast.testing.swap",
+    "app_in_memory": "holdfast.testing.in_memory",
     "assert_completed": "holdfast.testing.asserts",
     "assert_dead": "holdfast.testing.asserts",
     "assert_enqueued": "holdfast.testing.asserts",

@@ -45,7 +45,7 @@ class Drained:
     snoozed: int = 0
     released: int = 0
     timed_out: int = 0  #: jobs whose deadline had passed before they ran
-    reclaimed: int = 0  #: leases of lost workers that were taken back
+    reclaimed: int = 0  #: leases of lost workers that were reclaimed
     late: int = 0  #: answers that came after the job had ended by deadline or by a person
     errors: list[BaseException] = field(default_factory=list)  #: what the handlers raised, oldest first
 
@@ -68,7 +68,7 @@ async def drain(
     if advance and not isinstance(clock, ManualClock):
         raise UsageError("advance=True needs a ManualClock; use app_in_memory(app, clock=ManualClock())")
     watched = _WatchedStore(base.store, limit, still=isinstance(clock, ManualClock))
-    given = base.keeper.artefacts, base.admission, base.observers
+    given = base.artifact_store.artifacts, base.admission, base.observers
     engine = Engine(
         cast(Store, watched), base.tasks, base.settings, clock, base.rng, base.ids, *given, codes=base.codes
     )

@@ -25,7 +25,7 @@ def holdfast_memory(holdfast_clock: ManualClock) -> Iterator[Callable[[Holdfast]
     """Give it your app, and for this test the app is in memory, on `holdfast_clock`: `holdfast_memory(app)`."""
     from contextlib import ExitStack
 
-    from holdfast.testing.swap import app_in_memory
+    from holdfast.testing.in_memory import app_in_memory
 
     with ExitStack() as stack:
         yield lambda app: stack.enter_context(app_in_memory(app, clock=holdfast_clock))

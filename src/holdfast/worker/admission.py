@@ -224,7 +224,7 @@ class LaneAdmission:
         if unpaid:
             for one, call in admitted:
                 if call is not None and one.lease in unpaid:
-                    self._dependencies.take_back(call)
+                    self._dependencies.undo(call)
             admitted = [one for one in admitted if one.claimed.lease not in unpaid]
         if refused or unpaid:
             await self._send_back(claimed, refused | unpaid, dependency, trial)

@@ -120,7 +120,7 @@ class Executors:
                 result = await self._call(task, running, args, kwargs)
             end = _NOTHING if result is None else self._completed(task, result)
             if isinstance(end, _TooLarge):
-                end = Complete(await self._engine.keeper.keep_result(claimed.lease, end.text))
+                end = Complete(await self._engine.artifact_store.keep_result(claimed.lease, end.text))
             verdict: Verdict = end
         except asyncio.CancelledError as error:
             verdict = self._ended(running, error)
@@ -209,7 +209,7 @@ class Executors:
         except PayloadError as error:
             return Bury(Failure.of("RESULT_INVALID", str(error)))
         if size(text) > self._limit:
-            if self._engine.keeper.artefacts is not None:
+            if self._engine.artifact_store.artifacts is not None:
                 return _TooLarge(text)
             return Bury(Failure.of("RESULT_TOO_LARGE", f"{size(text):,} bytes; the limit is {self._limit:,}"))
         return Complete(text)

@@ -182,7 +182,7 @@ class Claimer:
         return False
 
     async def _is_idle(self) -> bool:
-        # Asked before the lines: what is taken back from a lost worker is in line after that.
+        # Asked before the lines: what is reclaimed from a lost worker is in line after that.
         if self._is_busy() or await self._runs_anywhere():
             return False
         waiting = await self._engine.store.depths(await self._serving.all_lanes())
@@ -207,7 +207,7 @@ class Claimer:
         """The session ended under us: the store may not answer yet."""
         await self._settler.flushed()
         try:
-            await self._tenure.begin_again()
+            await self._tenure.renew_session()
         except StoreError as error:
             log.warning("session.waits", reason=str(error))
             await self._pause(1.0)

@@ -81,7 +81,7 @@ class Dependencies:
         self._engine, self._ring = engine, ring
         self._guards: dict[Dependency, DependencyGuard] = {}
         self._throttled: dict[JobId, None] = {}  #: jobs whose last attempt here was throttled: oldest first
-        self._outlooks: dict[Dependency, DependencyState] = {}
+        self._dependency_states: dict[Dependency, DependencyState] = {}
         self._heard_at = 0.0
         self._looked_at = -LOOK_EVERY
         self._trials = 0
@@ -94,23 +94,26 @@ class Dependencies:
         new = [dependency for dependency in dependencies if dependency not in self._guards]
         if not new:
             return
-        outlooks = {outlook.dependency: outlook for outlook in await self._engine.store.outlooks()}
+        dependency_states = {
+            state_of_dependency.dependency: state_of_dependency
+            for state_of_dependency in await self._engine.store.dependency_states()
+        }
         now = self._engine.clock.monotonic()
         for dependency in new:
-            outlook = outlooks.get(dependency)
-            if outlook is None or not outlook.callers:
+            state_of_dependency = dependency_states.get(dependency)
+            if state_of_dependency is None or not state_of_dependency.callers:
                 self._guard(dependency)
                 continue
             policy = self._engine.admission.dependency(dependency.name)
             self._guards[dependency] = DependencyGuard(
                 policy,
                 now,
-                workers=outlook.callers + 1,
-                start=outlook.limit / outlook.callers or None,
-                at_rest=outlook.latency,
+                workers=state_of_dependency.callers + 1,
+                start=state_of_dependency.limit / state_of_dependency.callers or None,
+                at_rest=state_of_dependency.latency,
                 dependency=dependency,
             )
-        await self._hear(list(outlooks.values()), move=False)
+        await self._hear(list(dependency_states.values()), move=False)
 
     def _guard(self, dependency: Dependency) -> DependencyGuard:
         guard = self._guards.get(dependency)
@@ -240,13 +243,13 @@ class Dependencies:
             if len(self._throttled) > MOST_REMEMBERED:
                 del self._throttled[next(iter(self._throttled))]
 
-    def told_nothing(self, call: CallPermit, now: float) -> None:
+    def end_without_outcome(self, call: CallPermit, now: float) -> None:
         """The call was ended from outside."""
         call.guard.end(call, Outcome.UNCOUNTED, now)
 
-    def take_back(self, call: CallPermit) -> None:
+    def undo(self, call: CallPermit) -> None:
         """The call will not be made after all."""
-        call.guard.take_back(call, self._engine.clock.monotonic())
+        call.guard.undo(call, self._engine.clock.monotonic())
 
     async def leave(self, call: CallPermit, failure: Failure | None) -> None:
         """`answered` or `failed`, and the trial it may have been, too."""
@@ -259,8 +262,8 @@ class Dependencies:
             await self._end_trial(call.guard.dependency, call.trial, call.outcome)
 
     async def abandon(self, call: CallPermit) -> None:
-        """`told_nothing`, and the trial is the next one's."""
-        self.told_nothing(call, self._engine.clock.monotonic())
+        """`end_without_outcome`, and the trial is the next one's."""
+        self.end_without_outcome(call, self._engine.clock.monotonic())
         if call.trial is not None:
             await self._end_trial(call.guard.dependency, call.trial, Outcome.UNCOUNTED)
 
@@ -300,7 +303,7 @@ class Dependencies:
             call.trial = trial = call.trial or trial
         if trial is None and (guard.shared.state is not BreakerState.CLOSED or guard.is_tripped(now)):
             if call is not None:
-                self.told_nothing(call, now)
+                self.end_without_outcome(call, now)
             raise DependencyHeld(dependency.label, self.closed_for(dependency))
         return call or guard.begin(now, trial=trial)
 
@@ -334,7 +337,7 @@ class Dependencies:
             await self._hear(await self._engine.store.report(session, reports))
         elif self._guards and now >= self._looked_at + LOOK_EVERY:
             self._looked_at = now
-            await self._hear(await self._engine.store.outlooks())
+            await self._hear(await self._engine.store.dependency_states())
         for holder, lent in list(self._lent.items()):
             if now > lent.until - TRIAL_LOAN.total_seconds() / 2:
                 await self._renew(holder, lent)
@@ -364,48 +367,53 @@ class Dependencies:
 
     async def look(self) -> None:
         """Hear what the store knows of the dependencies, and change nothing there."""
-        await self._hear(await self._engine.store.outlooks(), move=False)
+        await self._hear(await self._engine.store.dependency_states(), move=False)
 
-    async def _hear(self, outlooks: list[DependencyState], *, move: bool = True) -> None:
+    async def _hear(self, dependency_states: list[DependencyState], *, move: bool = True) -> None:
         now = self._engine.clock.monotonic()
         self._heard_at = now
-        for outlook in outlooks:
-            guard = self._guards.get(outlook.dependency)
+        for state_of_dependency in dependency_states:
+            guard = self._guards.get(state_of_dependency.dependency)
             if guard is None:
                 continue
-            self._outlooks[outlook.dependency] = outlook
-            if outlook.breaker.version > guard.shared.version:
+            self._dependency_states[state_of_dependency.dependency] = state_of_dependency
+            if state_of_dependency.breaker.version > guard.shared.version:
                 self._ring()
-            guard.hear(outlook.breaker, outlook.callers, now)
+            guard.hear(state_of_dependency.breaker, state_of_dependency.callers, now)
             if move:
-                await self._judge(guard, outlook)
+                await self._judge(guard, state_of_dependency)
 
-    async def _judge(self, guard: DependencyGuard, outlook: DependencyState) -> None:
+    async def _judge(self, guard: DependencyGuard, state_of_dependency: DependencyState) -> None:
         policy = guard.policy.breaker
         if policy is None:
-            await self._let_go(outlook)
+            await self._let_go(state_of_dependency)
             return
         healthy = None
-        if minds_health(outlook.breaker, policy, outlook.now):
-            healthy = await self._probe(outlook.dependency)
+        if minds_health(state_of_dependency.breaker, policy, state_of_dependency.now):
+            healthy = await self._probe(state_of_dependency.dependency)
         moved = judge(
-            outlook.breaker,
+            state_of_dependency.breaker,
             policy,
-            votes=outlook.votes,
-            callers=outlook.callers,
-            now=outlook.now,
+            votes=state_of_dependency.votes,
+            callers=state_of_dependency.callers,
+            now=state_of_dependency.now,
             chance=self._engine.rng.random(),
             healthy=healthy,
         )
         if moved is not None:
-            await self._swap(outlook.dependency, moved, votes=outlook.votes, callers=outlook.callers)
+            await self._swap(
+                state_of_dependency.dependency,
+                moved,
+                votes=state_of_dependency.votes,
+                callers=state_of_dependency.callers,
+            )
 
-    async def _let_go(self, outlook: DependencyState) -> None:
+    async def _let_go(self, state_of_dependency: DependencyState) -> None:
         """It has no breaker any more, or was opened by hand without ever having one: it ends without trials, in its time."""
-        breaker, now = outlook.breaker, outlook.now
+        breaker, now = state_of_dependency.breaker, state_of_dependency.now
         is_over = breaker.retry_at is None or now >= breaker.retry_at
         if breaker.state is not BreakerState.CLOSED and is_over:
-            await self._swap(outlook.dependency, forced(breaker, now=now, open_until=None))
+            await self._swap(state_of_dependency.dependency, forced(breaker, now=now, open_until=None))
 
     async def _probe(self, dependency: Dependency) -> bool | None:
         """What the health check says, where there is one; one that fails or hangs says no. It is not asked at every beat: until
@@ -452,9 +460,13 @@ class Dependencies:
                 if ended is None:
                     return  # it was lent to somebody else, or has been decided without us
                 if await self._swap(dependency, ended):
-                    outlook = self._outlooks.get(dependency)
-                    if outlook is not None:
-                        told = {"votes": 0, "callers": outlook.callers, "chance": self._engine.rng.random()}
+                    state_of_dependency = self._dependency_states.get(dependency)
+                    if state_of_dependency is not None:
+                        told = {
+                            "votes": 0,
+                            "callers": state_of_dependency.callers,
+                            "chance": self._engine.rng.random(),
+                        }
                         policy = guard.policy.breaker
                         moved = policy and judge(ended, policy, now=self._store_now(dependency), **told)  # type: ignore[arg-type]
                         if moved:
@@ -468,10 +480,10 @@ class Dependencies:
 
     def _store_now(self, dependency: Dependency) -> datetime:
         """The store's clock, as it was last heard, and by our own since then."""
-        outlook = self._outlooks.get(dependency)
-        if outlook is None:
+        state_of_dependency = self._dependency_states.get(dependency)
+        if state_of_dependency is None:
             return self._engine.clock.now()
-        return outlook.now + timedelta(seconds=self._engine.clock.monotonic() - self._heard_at)
+        return state_of_dependency.now + timedelta(seconds=self._engine.clock.monotonic() - self._heard_at)
 
 
 def after_trial(verdict: Verdict | None, outcome: Outcome, dependency: Dependency) -> Verdict | None:

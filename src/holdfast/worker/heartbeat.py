@@ -20,13 +20,19 @@ log = Log("holdfast.worker")
 class Heartbeat:
     def __init__(
         self,
-        heart: HeartbeatConnection,
+        heartbeat: HeartbeatConnection,
         session: Session,
         every: float,
         clock: Clock,
         lost: Callable[[], object],
     ) -> None:
-        self._heart, self._session, self._every, self._clock, self._lost = heart, session, every, clock, lost
+        self._heartbeat, self._session, self._every, self._clock, self._lost = (
+            heartbeat,
+            session,
+            every,
+            clock,
+            lost,
+        )
         self._stop = threading.Event()
         self._join: Callable[[float | None], None] | None = None
         self._told = False
@@ -58,7 +64,7 @@ class Heartbeat:
             while not self._stop.wait(pause):
                 sent = self._clock.monotonic()
                 try:
-                    if not self._heart.beat(self._session):
+                    if not self._heartbeat.beat(self._session):
                         return self._tell("the store had ended it")
                     self.last_beat, pause = sent, self._every
                 except StoreError as error:
@@ -72,7 +78,7 @@ class Heartbeat:
                 if self.left < 0:
                     return self.give_up()
         finally:
-            self._heart.close()
+            self._heartbeat.close()
 
     def _tell(self, why: str) -> None:
         if self._told or self._stop.is_set():

@@ -60,10 +60,10 @@ class RunningAttempts:
         return len(self.running) + len(self._leftovers)
 
     def start(self, admitted: list[AdmittedJob], attempts: asyncio.TaskGroup) -> None:
-        store, clock, keeper = self._engine.store, self._engine.clock, self._engine.keeper
+        store, clock, artifact_store = self._engine.store, self._engine.clock, self._engine.artifact_store
         now = clock.monotonic()
         for one, given in admitted:
-            job = Job(one, store, clock, now, self._resources, keeper)
+            job = Job(one, store, clock, now, self._resources, artifact_store)
             job.calls, job.given = self._dependencies, given
             running = RunningAttempt(one, job, now, given)
             self.running[one.lease] = running
@@ -125,7 +125,7 @@ class RunningAttempts:
         if isinstance(verdict, (RetryAfter, Bury)):
             self._dependencies.failed(given, verdict.failure, now, job_id=claimed.lease.job_id)
         else:
-            self._dependencies.told_nothing(given, now)
+            self._dependencies.end_without_outcome(given, now)
 
     async def _end_trial(self, given: CallPermit, verdict: Verdict | None) -> Verdict | None:
         """The same of an attempt that was a trial, or whose handler has marked its calls itself."""

@@ -52,7 +52,7 @@ class ServedLanes:
 
     async def _served(self, found: AbstractSet[Lane]) -> list[Lane]:
         names = set(self._engine.tasks)
-        ours = {task.name for task in self._engine.tasks.values() if task.policy.execute != "outside"}
+        ours = {task.name for task in self._engine.tasks.values() if task.policy.execute != "external"}
         own = {task.lane for task in self._engine.tasks.values()}
         lanes = own | {lane._replace(fair=True) for lane in own} | found
         await self._warn_of({lane for lane in lanes if lane.task not in names | self._warned})

@@ -51,7 +51,7 @@ class WorkerSession:
         session = self.session = await store.open_session(self.name, ttl, self._queues)
         loop = asyncio.get_running_loop()
         self._heartbeat = Heartbeat(
-            store.heart(),
+            store.heartbeat(),
             session,
             every.total_seconds(),
             self._engine.clock,
@@ -63,7 +63,7 @@ class WorkerSession:
     def _serves(self, queue: str) -> bool:
         return self._queues is None or queue in self._queues
 
-    async def begin_again(self) -> None:
+    async def renew_session(self) -> None:
         if self._heartbeat is not None:
             self._heartbeat.stop(wait=0)  # it may hang in a beat: the loop must not hang with it
         await self.begin()
@@ -82,10 +82,10 @@ class WorkerSession:
     async def fence(self) -> None:
         """Give the work up in time, by our own clock, even while a beat hangs in a network that does not answer."""
         while True:
-            heart, session = self._heartbeat, self.session
-            left = heart.left if heart is not None and session is not None else FENCE_AT_MOST
-            if left <= 0 and heart is not None:
-                heart.give_up()
+            heartbeat, session = self._heartbeat, self.session
+            left = heartbeat.left if heartbeat is not None and session is not None else FENCE_AT_MOST
+            if left <= 0 and heartbeat is not None:
+                heartbeat.give_up()
             await self._engine.clock.sleep(min(max(left, FENCE_AT_LEAST), FENCE_AT_MOST))
 
     def _end_of(self, session: Session) -> None:

@@ -10,7 +10,7 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import Playwright, async_playwright
 
 from holdfast.logs import Log
-from holdfast.outbound import Resolve, TargetNotAllowed, HostUnreachable, look_up
+from holdfast.outbound import HostUnreachable, Resolve, TargetNotAllowed, look_up
 from systems.screenshots.browser.chromium import Chromium
 from systems.screenshots.browser.limits import Limits
 from systems.screenshots.browser.sitting import Sitting

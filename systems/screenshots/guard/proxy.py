@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from holdfast.outbound import (
+    HostUnreachable,
     NetworkTarget,
     Resolve,
     TargetNotAllowed,
-    HostUnreachable,
     look_up,
     open_addresses,
 )

@@ -14,9 +14,9 @@ TYPES = {"STUCK_JOBS": "stuck", "FAILED_JOBS": "retries", "DELAYED_JOBS": "delay
 
 
 async def scheduler_status(app: Holdfast, settings: Settings) -> dict[str, Any]:
-    """*running*: somebody is there to do it. *overdue*: stuck attempts that should have been taken back by now. *late*: a job has
+    """*running*: somebody is there to do it. *overdue*: stuck attempts that should have been reclaimed by now. *late*: a job has
     been due for longer than the interval, and nobody has let it into line."""
-    holds = {held.scope.name: held for held in await app.holds() if held.scope.kind == "duty"}
+    holds = {held.scope.name: held for held in await app.holds() if held.scope.kind == "maintenance"}
     every = {
         "STUCK_JOBS": settings.stuck_jobs_every_sec,
         "FAILED_JOBS": settings.failed_jobs_every_sec,
@@ -37,7 +37,7 @@ async def scheduler_status(app: Holdfast, settings: Settings) -> dict[str, Any]:
 
 async def _due_since(app: Holdfast) -> float:
     """For how many seconds the first of those that are not in line has been due."""
-    [seen] = [check.seen for check in (await app.health()).checks if check.name == "duties"]
+    [seen] = [check.seen for check in (await app.health()).checks if check.name == "maintenance"]
     return float(seen)
 
 

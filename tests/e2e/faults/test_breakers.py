@@ -13,8 +13,8 @@ CALM = {"lease": "20s", "heartbeat": "5s", "poll": "500ms"}
 
 
 async def breaker(site: Site) -> Breaker:
-    [outlook] = await site.app.breakers()
-    return outlook.breaker
+    [state_of_dependency] = await site.app.breakers()
+    return state_of_dependency.breaker
 
 
 async def becomes(site: Site, state: BreakerState) -> Breaker:

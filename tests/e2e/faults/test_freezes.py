@@ -65,7 +65,7 @@ async def test_a_worker_cut_off_from_its_store_stops_its_work_before_it_is_given
     # A lease that is not lost before the cut: its own duties would take the job back.
     cut_off = await site.worker(url=postgres_proxy.route(site.url), lease="4s").ready()
     await site.started(job_id)
-    await site.worker("--no-duties", "--queues", "other").ready()
+    await site.worker("--no-maintenance", "--queues", "other").ready()
     postgres_proxy.black_hole = True  # nothing passes and nothing breaks: only its own clock can tell
     await eventually(lambda: site.journal("cancelled", job_id), "the handler to be stopped")
     assert (await site.app.job(job_id)).state == "processing"  # nobody else reclaims here

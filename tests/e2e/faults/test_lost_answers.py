@@ -112,7 +112,7 @@ async def test_a_worker_gives_back_what_it_claimed_unknowingly_and_runs_it(
         return await claim(*args, **more)
 
     monkeypatch.setattr(store, "claim", claim_without_answer)
-    working = asyncio.ensure_future(eaten.app.run_worker(duties=False))
+    working = asyncio.ensure_future(eaten.app.run_worker(maintenance=False))
     try:
         row = await eaten.reaches(job_id, "complete")
     finally:

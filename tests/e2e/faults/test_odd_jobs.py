@@ -84,7 +84,7 @@ async def test_a_step_of_the_wall_clock_expires_no_lease(site: Site, minutes: in
         assert await engine.store.extend(session)  # a worker whose clock jumped
         assert await engine.store.held(session) == {one.lease}
         await store.close_session(session)
-        assert await engine.reclaim() == 1  # what is really lost is taken back all the same
+        assert await engine.reclaim() == 1  # what is really lost is reclaimed all the same
     finally:
         await app.close()
     assert await site.kinds(one.lease.job_id) == ["queued", "processing", "reclaimed"]

@@ -97,7 +97,7 @@ async def test_an_exhausted_job_does_not_hide_the_orphans_beside_it(site: Site) 
     assert await engine.reclaim() == 0
 
 
-async def test_more_orphans_than_one_look_can_hold_are_all_taken_back(site: Site) -> None:  # E30
+async def test_more_orphans_than_one_look_can_hold_are_all_reclaimed(site: Site) -> None:  # E30
     lost = [one for _ in range(3) for one in await orphans(site, 400)]
     assert await (await site.app.engine()).reclaim() == len(lost) == 1200
     assert (await site.app.counts())["processing"] == 0

@@ -134,7 +134,7 @@ async def test_what_a_claim_brings_after_the_stop_is_given_back(
 
         monkeypatch.setattr(store, "claim", claim_and_stop)
         async with asyncio.timeout(20):
-            await app.run_worker(duties=False)
+            await app.run_worker(maintenance=False)
     assert not site.journal("start")
     for one in ids:
         row = await site.app.job(one)

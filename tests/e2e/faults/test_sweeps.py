@@ -42,7 +42,7 @@ async def test_a_thousand_living_leases_do_not_hide_the_dead_one(site: Site) -> 
 
 
 @pytest.mark.slow
-async def test_ten_thousand_orphans_are_all_taken_back_and_counted(site: Site) -> None:  # E30
+async def test_ten_thousand_orphans_are_all_reclaimed_and_counted(site: Site) -> None:  # E30
     gone, lost = await claimed(site, 10_000, "gone")
     await (await site.store()).close_session(gone)
     engine = await site.app.engine()

@@ -142,9 +142,11 @@ class Stack:
     async def _close_breakers(self) -> None:
         made = self.main()
         async with made.app:
-            for outlook in await made.app.breakers():
-                if outlook.breaker.state != "closed":
-                    await made.app.close_breaker(outlook.dependency.label, reason="the next test begins")
+            for state_of_dependency in await made.app.breakers():
+                if state_of_dependency.breaker.state != "closed":
+                    await made.app.close_breaker(
+                        state_of_dependency.dependency.label, reason="the next test begins"
+                    )
 
     def stop(self, name: str) -> None:
         self._end(name, signal.SIGTERM)

@@ -258,9 +258,9 @@ async def test_what_waits_for_too_long_is_handed_over_again_once_for_each_wait(
     told = []
     for _ in range(3):
         clock.advance("269s")
-        assert await clocked.app.errands.look(store) == 0
+        assert await clocked.app.external_tasks.look(store) == 0
         clock.advance("31s")
-        assert await clocked.app.errands.look(store) == 1
+        assert await clocked.app.external_tasks.look(store) == 1
         told.append((await clocked.app.messages(key=row.id))[-1])
     assert len({message.id for message in told}) == 3
     assert {message.headers["id"] for message in told} == {
@@ -268,7 +268,7 @@ async def test_what_waits_for_too_long_is_handed_over_again_once_for_each_wait(
     }  # one request, however often
     await tell(clocked, row, "processing")
     clock.advance("300s")
-    assert await clocked.app.errands.look(store) == 0
+    assert await clocked.app.external_tasks.look(store) == 0
 
 
 @asynccontextmanager

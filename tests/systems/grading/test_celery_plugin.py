@@ -59,7 +59,7 @@ def shop(url: str, tmp_path: Path, *, again_after: str = "5m") -> tuple[Holdfast
     app.topic("shop.tasks", to=url)
 
     @app.task(
-        execute="outside",
+        execute="external",
         topic="shop.tasks",
         encode=for_celery("shop.ship"),
         again_after=again_after,
@@ -105,7 +105,7 @@ async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
     """Of a task that reports nothing the broker tells us nothing either: it ends by its deadline."""
     app, ship = shop(url, tmp_path)
 
-    @app.task(execute="outside", topic="shop.tasks", encode=for_celery("shop.note"), deadline="15s")
+    @app.task(execute="external", topic="shop.tasks", encode=for_celery("shop.note"), deadline="15s")
     async def note(file: str) -> None:
         raise AssertionError("Celery does it")
 
@@ -128,7 +128,7 @@ async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
                         break
             rows = {order: await app.job(job_id) for job_id, order in orders.items()}
             assert (tmp_path / "noted").exists()
-            sweeping = asyncio.create_task(app.run_duties())
+            sweeping = asyncio.create_task(app.run_maintenance())
             with pytest.raises(JobFailed, match="TIMEOUT"):
                 await silent.result("40s")
             sweeping.cancel()
@@ -151,7 +151,7 @@ async def test_a_stock_worker_begins_nothing_after_the_deadline(url: str, tmp_pa
         await app.run_relay(until_idle=True)
         [message] = await app.messages(topic="shop.tasks")
         assert message.standing == "published"
-        sweeping = asyncio.create_task(app.run_duties())
+        sweeping = asyncio.create_task(app.run_maintenance())
         with pytest.raises(JobFailed, match="TIMEOUT"):
             await late.result("20s")
         sweeping.cancel()

@@ -281,13 +281,13 @@ async def test_a_document_that_changed_between_attempts_is_not_mixed(
     world = make_world()
     world.provider.fault(status=503, times=1)
     async with world.working():
-        await world.app.pause("retries", kind="duty")
+        await world.app.pause("retries", kind="maintenance")
         handle = await world.reports.report.enqueue(world.put("a.txt", invoice(1)), "invoice")
         async with asyncio.timeout(20):
             while (await handle.job()).last_failure is None:  # noqa: ASYNC110 - asks as a user would
                 await asyncio.sleep(0.01)
         world.put("a.txt", invoice(2))
-        await world.app.resume("retries", kind="duty")
+        await world.app.resume("retries", kind="maintenance")
         row = await world.ended(handle)
         assert (row.state, row.error_code) == (State.FAILED, "SOURCE_CHANGED")
 

@@ -149,11 +149,11 @@ async def test_ports_other_than_the_two_of_the_web_are_closed(port: int) -> None
 async def test_a_name_that_answers_differently_the_second_time_gains_nothing() -> None:  # S1
     # The open place and the inner one share a port, so that only the address tells them apart.
     with Web("127.0.0.2") as web, Inside("127.0.0.1", web.port) as inside:
-        web.page("/", "outside")
+        web.page("/", "external")
         resolve, asked = answering(["127.0.0.2"], ["127.0.0.1"])
         async with admitted(("127.0.0.2", web.port), resolve=resolve) as (given, told):
             first = await ask(given.port, get(f"http://rebinding.example:{web.port}/"))
-            assert first.endswith(b"outside")
+            assert first.endswith(b"external")
             assert asked == [
                 "rebinding.example"
             ]  # once: between the check and the connection nobody is asked

@@ -58,11 +58,11 @@ def test_a_failure_of_the_engine_has_the_registered_words() -> None:  # E14
 
 def test_a_failure_ended_for_another_reason_keeps_the_first_one_readable() -> None:  # E14 E15
     first = Failure("BOOM", "Boom.", detail="RuntimeError: boom", fingerprint="cafe", gateway_status=503)
-    ended = first.because("TIMEOUT")
+    ended = first.with_code("TIMEOUT")
     assert (ended.code, ended.message) == ("TIMEOUT", lookup("TIMEOUT").message)
     assert ended.detail == "BOOM: RuntimeError: boom"
     assert (ended.fingerprint, ended.gateway_status) == ("cafe", 503)
-    assert Failure("BOOM", "Boom.").because("TIMEOUT").detail == "BOOM: Boom."
+    assert Failure("BOOM", "Boom.").with_code("TIMEOUT").detail == "BOOM: Boom."
 
 
 def test_the_codes_of_an_app_are_its_own() -> None:  # E14

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.duration import Duration, duration, optional, spell
+from holdfast.domain.duration import Duration, duration, format_duration, optional
 from holdfast.errors import UsageError
 
 CENTURY = timedelta(days=36_500)
@@ -18,7 +18,7 @@ spans = st.timedeltas(min_value=timedelta(), max_value=CENTURY)
 
 @given(spans)
 def test_what_is_spelled_can_be_read(span: timedelta) -> None:
-    assert duration(spell(span)) == span
+    assert duration(format_duration(span)) == span
 
 
 @given(spans)
@@ -133,7 +133,7 @@ def test_none_is_no_duration() -> None:
     ],
 )
 def test_a_spelling_is_short(span: timedelta, spelled: str) -> None:
-    assert spell(span) == spelled
+    assert format_duration(span) == spelled
 
 
 _LONG: dict[str, str | int] = {

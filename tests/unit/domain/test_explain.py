@@ -200,7 +200,7 @@ def test_a_pause_of_something_else_does_not_count() -> None:  # E28
 
 
 def test_paused_duties_keep_what_is_due_later() -> None:  # E27 E28
-    delayed, retries = hold(ScopeKind.DUTY, "delayed"), hold(ScopeKind.DUTY, "retries")
+    delayed, retries = hold(ScopeKind.MAINTENANCE, "delayed"), hold(ScopeKind.MAINTENANCE, "retries")
     told(replace(later("queued", attempt=0), holds=[delayed]), WaitReason.PAUSED)
     told(replace(later("retry"), holds=[retries]), WaitReason.PAUSED)
     told(replace(later("queued", attempt=0), holds=[retries]), WaitReason.DUE_LATER, NOW + MINUTE)

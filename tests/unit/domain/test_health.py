@@ -19,20 +19,20 @@ from holdfast.errors import UsageError
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LANE = Lane("mail", "send", "gateway")
 MINUTE = timedelta(minutes=1)
-WELL = HealthInputs(census=JobStats(lines={LANE: LaneStats(5, 1, timedelta(seconds=2))}), now=NOW, workers=2)
+WELL = HealthInputs(stats=JobStats(lines={LANE: LaneStats(5, 1, timedelta(seconds=2))}), now=NOW, workers=2)
 
 
 def held(kind: ScopeKind, name: str, cause: Cause = Cause.PAUSE) -> Held:
     return Held(scope=Scope(kind, name), cause=cause, until=None, reason="", by="ann", at=NOW)
 
 
-def check(vitals: HealthInputs, name: str, **limits: Any) -> Check:
-    [found] = [one for one in judge_health(vitals, Thresholds(**limits)).checks if one.name == name]
+def check(inputs: HealthInputs, name: str, **limits: Any) -> Check:
+    [found] = [one for one in judge_health(inputs, Thresholds(**limits)).checks if one.name == name]
     return found
 
 
 def with_census(**facts: Any) -> HealthInputs:
-    return replace(WELL, census=replace(WELL.census, **facts))
+    return replace(WELL, stats=replace(WELL.stats, **facts))
 
 
 def test_all_is_well_where_nothing_is_wrong() -> None:  # E65
@@ -45,7 +45,7 @@ def test_all_is_well_where_nothing_is_wrong() -> None:  # E65
         "lost_leases",
         "stuck",
         "retry_failures",
-        "duties",
+        "maintenance",
         "schedules",
         "relay",
         "breakers",
@@ -58,7 +58,7 @@ WAITING = {LANE: LaneStats(5, 0, timedelta(minutes=10))}
 
 
 @pytest.mark.parametrize(
-    ("vitals", "name", "level"),
+    ("inputs", "name", "level"),
     [
         (replace(WELL, workers=0), "workers", Level.FAIL),
         (with_census(lines={LANE: LaneStats(10_000)}), "queue_depth", Level.WARN),
@@ -76,8 +76,8 @@ WAITING = {LANE: LaneStats(5, 0, timedelta(minutes=10))}
         (with_census(retried=20, retried_in_vain=10), "retry_failures", Level.WARN),
         (with_census(retried=20, retried_in_vain=9), "retry_failures", Level.PASS),
         (with_census(retried=19, retried_in_vain=19), "retry_failures", Level.PASS),
-        (with_census(overdue=timedelta(seconds=29)), "duties", Level.PASS),
-        (with_census(overdue=timedelta(seconds=30)), "duties", Level.FAIL),
+        (with_census(overdue=timedelta(seconds=29)), "maintenance", Level.PASS),
+        (with_census(overdue=timedelta(seconds=30)), "maintenance", Level.FAIL),
         (replace(WELL, ticks={"nightly": NOW - MINUTE}), "schedules", Level.WARN),
         (replace(WELL, ticks={"nightly": NOW + MINUTE}), "schedules", Level.PASS),
         (replace(WELL, breakers={"gateway": BreakerState.OPEN}), "breakers", Level.WARN),
@@ -88,10 +88,10 @@ WAITING = {LANE: LaneStats(5, 0, timedelta(minutes=10))}
         (replace(WELL, lags=[Lag("a", 0, 1, None)]), "relay", Level.WARN),
     ],
 )
-def test_a_fact_is_held_against_its_threshold(vitals: HealthInputs, name: str, level: Level) -> None:  # E65
-    found = check(vitals, name)
+def test_a_fact_is_held_against_its_threshold(inputs: HealthInputs, name: str, level: Level) -> None:  # E65
+    found = check(inputs, name)
     assert found.level is level
-    worst = judge_health(vitals, Thresholds()).level
+    worst = judge_health(inputs, Thresholds()).level
     assert worst is level or level is Level.PASS
     assert found.text
     assert "\n" not in found.text
@@ -111,20 +111,24 @@ def test_jobs_behind_a_hold_or_an_open_breaker_are_meant_to_wait(why: dict[str, 
 
 @pytest.mark.parametrize("duty", ["delayed", "retries"])
 def test_a_duty_that_somebody_paused_is_not_missing(duty: str) -> None:  # E65
-    vitals = replace(with_census(overdue=timedelta(hours=1)), holds=[held(ScopeKind.DUTY, duty)])
-    assert check(vitals, "duties").level is Level.PASS
-    assert check(vitals, "pauses").seen == [f"duty {duty}"]
+    inputs = replace(with_census(overdue=timedelta(hours=1)), holds=[held(ScopeKind.MAINTENANCE, duty)])
+    assert check(inputs, "maintenance").level is Level.PASS
+    assert check(inputs, "pauses").seen == [f"maintenance {duty}"]
 
 
 def test_a_relay_that_somebody_paused_is_not_missing() -> None:  # E65 E27
-    vitals = replace(WELL, lags=[Lag("a", 9, 0, timedelta(hours=1))], holds=[held(ScopeKind.DUTY, "relay")])
-    assert check(vitals, "relay").level is Level.PASS
+    inputs = replace(
+        WELL, lags=[Lag("a", 9, 0, timedelta(hours=1))], holds=[held(ScopeKind.MAINTENANCE, "relay")]
+    )
+    assert check(inputs, "relay").level is Level.PASS
 
 
-@pytest.mark.parametrize("hold", [held(ScopeKind.SCHEDULE, "nightly"), held(ScopeKind.DUTY, "schedules")])
+@pytest.mark.parametrize(
+    "hold", [held(ScopeKind.SCHEDULE, "nightly"), held(ScopeKind.MAINTENANCE, "schedules")]
+)
 def test_a_schedule_that_somebody_paused_is_not_late(hold: Held) -> None:  # E65
-    vitals = replace(WELL, ticks={"nightly": NOW - timedelta(hours=1)}, holds=[hold])
-    assert check(vitals, "schedules").level is Level.PASS
+    inputs = replace(WELL, ticks={"nightly": NOW - timedelta(hours=1)}, holds=[hold])
+    assert check(inputs, "schedules").level is Level.PASS
 
 
 def test_thresholds_come_from_the_environment() -> None:  # E65

@@ -52,7 +52,7 @@ def test_a_scope_covers_the_lanes_in_it_and_no_other(one: Lane, other: Lane, kin
         assert scope.covers(one._replace(fair=True))
 
 
-@given(lanes, words, st.sampled_from([ScopeKind.SCHEDULE, ScopeKind.DUTY]))
+@given(lanes, words, st.sampled_from([ScopeKind.SCHEDULE, ScopeKind.MAINTENANCE]))
 def test_what_is_no_line_covers_none(lane: Lane, name: str, kind: ScopeKind) -> None:  # E27
     assert not Scope(kind, name).covers(lane)
 

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.domain.addresses import networks
 from holdfast.errors import TargetNotAllowed
-from holdfast.outbound import Outbound, HostUnreachable
+from holdfast.outbound import HostUnreachable, Outbound
 from holdfast.outbound.client import Resolve
 
 pytestmark = pytest.mark.anyio

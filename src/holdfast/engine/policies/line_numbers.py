@@ -29,7 +29,7 @@ def line_of(lines: Mapping[Path, int], path: Path) -> int | None:
     return None
 
 
-def lines_of(text: str) -> dict[Path, int]:
+def line_numbers_of(text: str) -> dict[Path, int]:
     """The line, counted from 1, on which each key and each part of an array is first written."""
     return _Walk(text).lines
 

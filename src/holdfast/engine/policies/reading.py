@@ -19,7 +19,7 @@ from holdfast.domain.moves import Kind
 from holdfast.domain.suggest import suggest
 from holdfast.domain.validation import number, whole
 from holdfast.engine import plugins
-from holdfast.engine.policies.line_numbers import lines_of
+from holdfast.engine.policies.line_numbers import line_numbers_of
 from holdfast.engine.policies.sections import read_limit, read_section
 from holdfast.engine.policies.tables import PolicySource, Table, words
 from holdfast.engine.policies.values import Policies
@@ -52,7 +52,7 @@ def loads(text: str, file: str = "holdfast.toml") -> Policies:
         raise UsageError(f"{file}:{line}: not TOML: {why.lower()}; see https://toml.io") from None
     except RecursionError:
         raise UsageError(f"{file}: not a policy file: it is nested too deeply") from None
-    return _policies(Table(PolicySource(file, lines_of(text)), (), values))
+    return _policies(Table(PolicySource(file, line_numbers_of(text)), (), values))
 
 
 def _policies(root: Table) -> Policies:

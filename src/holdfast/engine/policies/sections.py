@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.domain.backoff import Curve, exponential, fixed, jitter_of, polynomial, table
 from holdfast.domain.credit import MOST
-from holdfast.domain.duration import duration, spell
+from holdfast.domain.duration import duration, format_duration
 from holdfast.domain.limits import Limit, Limits, Rate, whole_queue
 from holdfast.domain.policy import preset, retry_after_bound
 from holdfast.domain.validation import number, whole
@@ -115,7 +115,9 @@ def _backoff(section: Table) -> dict[str, Any]:
     backoff.end()
     if "cap" in said and (said.get("longest") or timedelta()) > said["cap"]:
         key = next(key for key in ("base", "fixed", "table") if key in backoff)
-        raise backoff.wrong(key, f"it goes above cap ({spell(said['cap'])}); raise cap or lower {key}")
+        raise backoff.wrong(
+            key, f"it goes above cap ({format_duration(said['cap'])}); raise cap or lower {key}"
+        )
     return said
 
 
@@ -189,7 +191,7 @@ def _refuse_contradictions(section: Table, said: Mapping[str, Any]) -> None:
     for key in ("timeout", "start_within", "max_elapsed"):
         if deadline is not None and said.get(key) is not None and said[key] > deadline:
             raise section.wrong(
-                key, f"it is longer than the deadline ({spell(deadline)}), so it never counts"
+                key, f"it is longer than the deadline ({format_duration(deadline)}), so it never counts"
             )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.domain.backoff import Backoff
 from holdfast.domain.classify import Rule
-from holdfast.domain.duration import spell
+from holdfast.domain.duration import format_duration
 from holdfast.domain.fairness import WEIGHTS
 from holdfast.domain.gates import Gate
 from holdfast.domain.guard import DependencyPolicy
@@ -90,7 +90,8 @@ def policy_of(policies: Policies, task: str, declared: Policy) -> Policy:
         section = own if own and "longest" in own.said else queue
         path = (*section.path, "backoff") if section else ()
         raise policies.source.wrong(
-            path, f"it asks for {spell(said['longest'])}, but the cap is {spell(cap)}; set cap as well"
+            path,
+            f"it asks for {format_duration(said['longest'])}, but the cap is {format_duration(cap)}; set cap as well",
         )
     rules = said.get("classifiers", policies.classifiers)
     return replace(

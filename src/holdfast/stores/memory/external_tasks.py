@@ -1,4 +1,4 @@
-"""What errands ask of a store, here."""
+"""What external tasks ask of a store, here."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class MemoryExternalTasks:
         found = (self._tables.jobs[job_id] for job_id in job_ids if job_id in self._tables.jobs)
         return [self._shaped(job) for job in _waiting(found, tasks)]
 
-    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
+    async def promote_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         return self._page(filter(_may_be_untold, self._in_line(tasks)), after, limit)
 
-    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
+    async def unpublished(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         new = (
             job
             for job in self._in_line(tasks)

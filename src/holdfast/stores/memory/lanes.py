@@ -89,7 +89,7 @@ class Lanes:
     def _paused(self) -> Collection[str]:
         if not self._kept.holds:
             return ()
-        return {held.scope.name for held in self._in_force() if held.scope.kind is ScopeKind.DUTY}
+        return {held.scope.name for held in self._in_force() if held.scope.kind is ScopeKind.MAINTENANCE}
 
     def open_lanes(self, lanes: Sequence[Lane], trial: bool) -> list[Lane]:
         """Those that nothing holds."""
@@ -120,17 +120,24 @@ class Lanes:
         for report in reports:
             self._kept.reports[report.dependency, session.id] = now, report
         wanted = {report.dependency for report in reports}
-        return [outlook for outlook in await self.outlooks() if outlook.dependency in wanted]
+        return [
+            state_of_dependency
+            for state_of_dependency in await self.dependency_states()
+            if state_of_dependency.dependency in wanted
+        ]
 
-    async def outlooks(self) -> list[DependencyState]:
+    async def dependency_states(self) -> list[DependencyState]:
         now = self._tables.clock.now()
         fresh: dict[Dependency, list[DependencyReport]] = defaultdict(list)
         for at, report in self._kept.reports.values():
             if now - at <= REPORT_COUNTS_FOR:
                 fresh[report.dependency].append(report)
-        return [self._outlook(name, fresh[name], now) for name in sorted(fresh.keys() | self._kept.breakers)]
+        return [
+            self._dependency_state(name, fresh[name], now)
+            for name in sorted(fresh.keys() | self._kept.breakers)
+        ]
 
-    def _outlook(
+    def _dependency_state(
         self, dependency: Dependency, reports: list[DependencyReport], now: datetime
     ) -> DependencyState:
         breaker = self._kept.breakers.get(dependency, Breaker())

@@ -20,16 +20,16 @@ from holdfast.stores.memory.recovery import ran_out
 from holdfast.stores.memory.tables import Job, Tables
 
 
-def cancel(tables: Tables, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
+def cancel(tables: Tables, job_id: JobId, by: str, reason: str, precondition: Precondition) -> None:
     job = tables.find(job_id)
-    if not _is_new(job, proviso):
+    if not _is_new(job, precondition):
         return
     if job.state in FINISHED:
         raise not_cancellable(job_id, job.state)
     if job.live is not None:
         end_attempt(tables, job, "cancelled")
     finish(tables, job, State.CANCELLED, Kind.cancelled, **said(by, reason))
-    job.done |= _names(proviso)
+    job.done |= _names(precondition)
 
 
 def retry(
@@ -41,12 +41,12 @@ def retry(
     queue: str | None,
     edit: Edit | None,
     priority: int | None,
-    proviso: Precondition,
+    precondition: Precondition,
     stuck: StuckAttempt | None,
 ) -> int:
     job, now = tables.find(job_id), tables.clock.now()
     in_line(tables, now)  # who is due is in line, whether or not a worker has looked
-    if not _is_new(job, proviso):
+    if not _is_new(job, precondition):
         return _place(tables, job, now)
     if kind is Kind.redriven and job.dead is None:
         raise no_dead_letter(job_id)
@@ -72,7 +72,7 @@ def retry(
         job.steps.pop(name, None)
     job.retry_type, job.manual_retry_count = "MANUAL", job.manual_retry_count + 1
     into_line(tables, job, now, kind, **said(by, edit=edit, priority=priority))
-    job.done |= _names(proviso)
+    job.done |= _names(precondition)
     return _place(tables, job, now)
 
 
@@ -84,18 +84,18 @@ def _why_lost(tables: Tables, job: Job, stuck: StuckAttempt | None) -> Failure |
     return stuck.failure if stuck is not None and stuck.lease == Lease(job.id, job.epoch) else None
 
 
-def _is_new(job: Job, proviso: Precondition) -> bool:
+def _is_new(job: Job, precondition: Precondition) -> bool:
     """Whether this very call was not carried out before; `Changed` when it may not be any more."""
-    if proviso.token in job.done:
+    if precondition.token in job.done:
         return False
     version = Version.of(job.state, job.generation, job.epoch, job.manual_retry_count, job.updated_at)
-    if not proviso.admits(version):
+    if not precondition.admits(version):
         raise Changed(f"job {job.id}")
     return True
 
 
-def _names(proviso: Precondition) -> set[str]:
-    return set() if proviso.token is None else {proviso.token}
+def _names(precondition: Precondition) -> set[str]:
+    return set() if precondition.token is None else {precondition.token}
 
 
 def _place(tables: Tables, job: Job, now: datetime) -> int:
@@ -116,12 +116,12 @@ def _new_generation(tables: Tables, job: Job, queue: str | None, now: datetime) 
     tables.lanes[job.lane] = None
 
 
-def discard(tables: Tables, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
+def discard(tables: Tables, job_id: JobId, by: str, reason: str, precondition: Precondition) -> None:
     job = tables.find(job_id)
-    if not _is_new(job, proviso):
+    if not _is_new(job, precondition):
         return
     if job.dead is None:
         raise no_dead_letter(job_id)
     job.dead = None
-    job.done |= _names(proviso)
+    job.done |= _names(precondition)
     tables.record(Kind.discarded, job, **said(by, reason))

@@ -77,10 +77,10 @@ class Outbox(ABC):
         told, self._with_move = self._with_move, []
         self.publish_sync(told)
 
-    def take_back_messages(self) -> None:
+    def roll_back_messages(self) -> None:
         self._with_move = []
 
-    def ring_relays(self) -> None:
+    def notify_relays(self) -> None:
         self._outbox_bell.set()
 
     def has_message(self, message_id: str) -> bool:

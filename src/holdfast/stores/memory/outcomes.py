@@ -161,7 +161,7 @@ def _keep_late(
 ) -> SettlementStatus:
     if lease.epoch not in job.late:
         outcome = outcome_of(verdict)
-        result, artefact = split_result(verdict.result if isinstance(verdict, Complete) else None)
+        result, artifact = split_result(verdict.result if isinstance(verdict, Complete) else None)
         job.late[lease.epoch] = LateResult(
             job_id=job.id,
             epoch=lease.epoch,
@@ -169,7 +169,7 @@ def _keep_late(
             reason=reason,
             outcome=outcome,
             result=json.loads(result) if result is not None else None,
-            artefact=artefact,
+            artifact=artifact,
         )
         tables.record(Kind.late_result, job, epoch=lease.epoch, attempt=attempt, outcome=outcome)
     return SettlementStatus.LATE

@@ -34,7 +34,7 @@ from holdfast.engine.artifacts import split_result
 from holdfast.engine.ports import EVERY, FIRST, Page
 from holdfast.stores.encoding import read_cursor
 from holdfast.stores.memory.intake import in_line
-from holdfast.stores.memory.stats import census
+from holdfast.stores.memory.stats import stats
 from holdfast.stores.memory.tables import Job, Live, Tables
 
 
@@ -72,8 +72,8 @@ class Queries:
             counts[job.state] += 1
         return {str(state): number for state, number in counts.items()}
 
-    async def census(self, most: int) -> JobStats:
-        return census(self._tables, most)
+    async def stats(self, most: int) -> JobStats:
+        return stats(self._tables, most)
 
     async def lanes(self) -> set[Lane]:
         return set(self._tables.lanes)
@@ -134,9 +134,9 @@ class Queries:
         job = self._tables.jobs.get(job_id)
         return [late for late in job.late.values() if late.epoch > after][:limit] if job else []
 
-    async def artefacts(self, job_id: JobId) -> list[Artifact]:
+    async def artifacts(self, job_id: JobId) -> list[Artifact]:
         job = self._tables.jobs.get(job_id)
-        return sorted(job.artefacts.values(), key=lambda a: (a.epoch, a.reference)) if job else []
+        return sorted(job.artifacts.values(), key=lambda a: (a.epoch, a.reference)) if job else []
 
     # -- dead letters -------------------------------------------------------------------------------------------------
     async def dead_letters(
@@ -191,7 +191,7 @@ class Queries:
 def _job_row(tables: Tables, job: Job) -> JobRow:
     live = job.live
     told = live is not None and live.percent is not None
-    result, artefact = split_result(job.result)
+    result, artifact = split_result(job.result)
     return JobRow(
         id=job.id,
         task=job.lane.task,
@@ -221,7 +221,7 @@ def _job_row(tables: Tables, job: Job) -> JobRow:
         retry_type=job.retry_type,
         manual_retry_count=job.manual_retry_count,
         result=json.loads(result) if result is not None else None,
-        artefact=artefact,
+        artifact=artifact,
         tags=job.spec.tags,
         payload=json.loads(job.payload),
         progress={"percent": live.percent, "message": live.message} if live and told else None,

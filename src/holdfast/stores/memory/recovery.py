@@ -108,7 +108,7 @@ def purge(tables: Tables, task: str | None, keep: Retention, limit: int, but: Co
             continue
         if job.lane.task != task if task else job.lane.task in but:
             continue
-        if job.artefacts:  # they are deleted first
+        if job.artifacts:  # they are deleted first
             continue
         if keep.jobs is not None and job.finished_at <= now - keep.jobs and job.dead is None:
             _forget(tables, job)

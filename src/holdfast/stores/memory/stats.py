@@ -14,7 +14,7 @@ from holdfast.stores.memory.tables import Job, Tables
 _ENDS = frozenset({Kind.complete.name, Kind.retry.name, Kind.failed.name})
 
 
-def census(tables: Tables, most: int) -> JobStats:
+def stats(tables: Tables, most: int) -> JobStats:
     now, nothing = tables.clock.now(), timedelta()
     waiting: dict[Lane, list[Job]] = defaultdict(list)
     active: Counter[Lane] = Counter()

@@ -42,7 +42,7 @@ from holdfast.engine.ports import (
 from holdfast.errors import LeaseLost, UsageError
 from holdfast.stores.api_encoding import first_answer
 from holdfast.stores.hooks import run_to_end
-from holdfast.stores.memory import artifacts, intake, manual, notes, outcomes, queue_position, recovery
+from holdfast.stores.memory import attempt_data, intake, manual, notes, outcomes, queue_position, recovery
 from holdfast.stores.memory import dispatch as handed
 from holdfast.stores.memory.api import ApiTables
 from holdfast.stores.memory.lanes import Lanes
@@ -64,7 +64,7 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
         Outbox.__init__(self, clock)
         self.hooks: list[tuple[frozenset[Kind], Hook]] = []
         self._clock = clock
-        self._bell = asyncio.Event()
+        self._notifier = asyncio.Event()
         self._moved = False  #: since the bell rang last
 
     # -- life of the store ------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
                     run_to_end(hook(_NoSql(tables, self), wanted))
         except BaseException:
             tables.restore()
-            self.take_back_messages()
+            self.roll_back_messages()
             raise
         finally:
             moved, tables.told = bool(tables.told), []
@@ -103,9 +103,9 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
         answer = self._commit(make)
         if self._moved:
             self._moved = False
-            self.ring_relays()
-            bell, self._bell = self._bell, asyncio.Event()
-            bell.set()
+            self.notify_relays()
+            notifier, self._notifier = self._notifier, asyncio.Event()
+            notifier.set()
         return answer
 
     def _write_fenced(self, write: Callable[[], None]) -> None:
@@ -228,7 +228,7 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
         def settle() -> list[SettlementStatus]:
-            artifacts.keep_logs(self._tables, settlements)
+            attempt_data.keep_logs(self._tables, settlements)
             return [outcomes.settle(self._tables, settlement) for settlement in settlements]
 
         return self._write(settle)
@@ -249,8 +249,8 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
         self._write_fenced(lambda: outcomes.record_progress(self._tables, lease, percent, message))
 
-    async def record_artefact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
-        self._write_fenced(lambda: artifacts.record_artefact(self._tables, lease, reference, name, size))
+    async def record_artifact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
+        self._write_fenced(lambda: attempt_data.record_artifact(self._tables, lease, reference, name, size))
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:
@@ -275,19 +275,19 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
     async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
         return self._write(lambda: recovery.purge(self._tables, task, keep, limit, but))
 
-    async def artefacts_due(
+    async def artifacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
     ) -> list[Artifact]:
-        return artifacts.artefacts_due(self._tables, task, keep, limit, but)
+        return attempt_data.artifacts_due(self._tables, task, keep, limit, but)
 
-    async def forget_artefacts(self, artefacts: Sequence[Artifact]) -> None:
-        artifacts.forget_artefacts(self._tables, artefacts)
+    async def forget_artifacts(self, artifacts: Sequence[Artifact]) -> None:
+        attempt_data.forget_artifacts(self._tables, artifacts)
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(
-        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+        self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        self._write(lambda: manual.cancel(self._tables, job_id, by, reason, proviso))
+        self._write(lambda: manual.cancel(self._tables, job_id, by, reason, precondition))
 
     async def retry(
         self,
@@ -299,19 +299,19 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
         queue: str | None = None,
         edit: Edit | None = None,
         priority: int | None = None,
-        proviso: Precondition = UNCONDITIONAL,
+        precondition: Precondition = UNCONDITIONAL,
         stuck: StuckAttempt | None = None,
     ) -> int:
         return self._write(
             lambda: manual.retry(
-                self._tables, job_id, by, kind, forget, queue, edit, priority, proviso, stuck
+                self._tables, job_id, by, kind, forget, queue, edit, priority, precondition, stuck
             )
         )
 
     async def discard(
-        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+        self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        self._write(lambda: manual.discard(self._tables, job_id, by, reason, proviso))
+        self._write(lambda: manual.discard(self._tables, job_id, by, reason, precondition))
 
     async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
         return self._write(lambda: notes.note(self._tables, job_id, kind, name, meta))
@@ -328,16 +328,16 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
         await self._wait(timeout)
 
     async def _wait(self, timeout: float) -> None:
-        bell = self._bell
+        notifier = self._notifier
         try:
             async with asyncio.timeout(
                 timeout
             ):  # `wait_for` of 3.11 may lose a cancellation that comes with the ring
-                await bell.wait()
+                await notifier.wait()
         except TimeoutError:
             return
 
-    def heart(self) -> HeartbeatConnection:
+    def heartbeat(self) -> HeartbeatConnection:
         return _MemoryHeartbeat(self._extend)
 
 

@@ -94,7 +94,7 @@ class Job:
     refused: set[int] = field(default_factory=set)
     late: dict[int, LateResult] = field(default_factory=dict)
     logs: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    artefacts: dict[str, Artifact] = field(default_factory=dict)
+    artifacts: dict[str, Artifact] = field(default_factory=dict)
     dead: DeadLetter | None = None
     done: set[str] = field(default_factory=set)  #: the names of people's calls that were carried out
 

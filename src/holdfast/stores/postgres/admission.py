@@ -47,7 +47,7 @@ class Admission(Writes):
     async def resume(self, scope: Scope, cause: Cause, *, by: str) -> bool:
         ended = await self._write("people", lambda move: holds.resume(move, scope, cause, by))
         self._freed()
-        self._bell.ring()
+        self._notifier.notify()
         return ended
 
     def _freed(self) -> None:
@@ -60,8 +60,8 @@ class Admission(Writes):
     async def report(self, session: Session, reports: Sequence[DependencyReport]) -> list[DependencyState]:
         return await self._runner.run("people", lambda db: dependencies.report(db, session, reports))
 
-    async def outlooks(self) -> list[DependencyState]:
-        return await self._look(dependencies.outlooks)
+    async def dependency_states(self) -> list[DependencyState]:
+        return await self._look(dependencies.dependency_states)
 
     async def swap_breaker(
         self,
@@ -79,7 +79,7 @@ class Admission(Writes):
         )
         if swapped and not holds:
             self._freed()
-            self._bell.ring()
+            self._notifier.notify()
         return swapped
 
     # -- limits -----------------------------------------------------------------------------------------------------
@@ -121,13 +121,13 @@ class Admission(Writes):
                 await self._runner.run("enqueue", lambda db: self._stager.after_enqueue(db, batches))
             except StoreError:
                 pass
-        self._bell.ring()
+        self._notifier.notify()
 
     # -- keeping the house ------------------------------------------------------------------------------------------
     async def _keep_lanes(self, connection: asyncpg.Connection[Any]) -> None:
         """Place who entered fair lines by ways that place nobody; now and then forget what nobody needs."""
-        if await self._stager.by_duty(connection):
-            self._bell.ring()
+        if await self._stager.in_maintenance(connection):
+            self._notifier.notify()
         if self._clock.monotonic() >= self._forget_at:
             self._forget_at = self._clock.monotonic() + _FORGET_EVERY
             await fairness.forget_flows(connection)

@@ -78,7 +78,7 @@ class ApiTables(Admission):
         return await self._runner.run("people", lambda db: requests.leave_request(db, request, ticket))
 
     async def forget_requests(self, limit: int) -> int:
-        return await self._runner.run("duty", lambda db: requests.forget_requests(db, limit))
+        return await self._runner.run("maintenance", lambda db: requests.forget_requests(db, limit))
 
     # -- operations -------------------------------------------------------------------------------------------------
     async def begin_operation(self, operation: Operation) -> Operation:
@@ -92,14 +92,14 @@ class ApiTables(Admission):
 
     async def take_operation(self, span: timedelta) -> Operation | None:
         # One that was taken without an answer is taken again when its span is over.
-        return await self._runner.run("duty", lambda db: operations.take_operation(db, span))
+        return await self._runner.run("maintenance", lambda db: operations.take_operation(db, span))
 
     async def advance_operation(
         self, operation: Operation, *, cursor: str | None, done: int, refused: int, span: timedelta
     ) -> bool:
         # Sent again only when the server undid it: twice, it would count twice.
         return await self._runner.run(
-            "duty",
+            "maintenance",
             lambda db: operations.advance_operation(db, operation, cursor, done, refused, span),
             again=UNDONE,
         )

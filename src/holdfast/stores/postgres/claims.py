@@ -140,7 +140,7 @@ class Claims:
         self._cursors.restart(set(numbers))
         return await self._take(connection, wanted, numbers)
 
-    async def has_somebody(self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane]) -> bool:
+    async def has_listener(self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane]) -> bool:
         """Whether anybody stands in these lanes, placed or not: one statement, unless some of them did not exist when we
         last looked."""
         if not lanes:
@@ -157,7 +157,7 @@ class Claims:
     async def _look(self, connection: asyncpg.Connection[Any], lanes: Sequence[Lane]) -> None:
         """Every so often: learn which lines have somebody, because a lane or a priority may be new."""
         if lanes and self._clock.monotonic() >= self._look_at.get(lanes[0], 0.0):
-            await self.has_somebody(connection, lanes)
+            await self.has_listener(connection, lanes)
 
 
 def claimed(row: asyncpg.Record, lane_of: Mapping[int, Lane]) -> Claimed:

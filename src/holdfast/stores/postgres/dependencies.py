@@ -42,14 +42,14 @@ async def report(
         return []
     columns = zip(*((*one.dependency, *one[1:]) for one in reports), strict=True)
     rows = await connection.fetch(SQL["report"], session.id, REPORT_COUNTS_FOR, *map(list, columns))
-    return [_outlook(row) for row in rows]
+    return [_dependency_state(row) for row in rows]
 
 
-async def outlooks(connection: asyncpg.Connection[Any]) -> list[DependencyState]:
-    return [_outlook(row) for row in await connection.fetch(SQL["outlooks"], REPORT_COUNTS_FOR)]
+async def dependency_states(connection: asyncpg.Connection[Any]) -> list[DependencyState]:
+    return [_dependency_state(row) for row in await connection.fetch(SQL["dependency_states"], REPORT_COUNTS_FOR)]
 
 
-def _outlook(row: asyncpg.Record) -> DependencyState:
+def _dependency_state(row: asyncpg.Record) -> DependencyState:
     return DependencyState(
         dependency=Dependency(row["dependency"], row["shard"]),
         breaker=Breaker() if row["value"] is None else breaker_of(row["value"]),

@@ -45,7 +45,7 @@ class DispatchQueries(Outbox):
             taken = await _take(move, session, hints)
             for one in taken:
                 move.tell(Kind.processing, one.lease, one.attempt, {"worker": session.worker})
-            await move.tell_hooks()
+            await move.call_hooks()
         return taken
 
     async def waiting(self, ids: Collection[JobId]) -> list[DispatchEntry]:

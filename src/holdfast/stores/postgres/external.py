@@ -11,7 +11,7 @@ from holdfast.stores.postgres.claims import claimed
 from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.notes import note
-from holdfast.stores.postgres.outcomes import CANCELLED, FAILED, keep_late
+from holdfast.stores.postgres.outcomes import CANCELLED, FAILED, store_late_result
 
 _STATES = {FAILED: State.FAILED, CANCELLED: State.CANCELLED}
 
@@ -46,4 +46,4 @@ async def settle_unheld(
         ended["epoch"],
     )
     key = late_key(generation, None if last is None else tuple(last))
-    return await keep_late(move, Lease(job_id, key), ended["attempt"], reason, verdict)
+    return await store_late_result(move, Lease(job_id, key), ended["attempt"], reason, verdict)

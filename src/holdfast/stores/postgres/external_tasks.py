@@ -1,4 +1,4 @@
-"""What errands ask of PostgreSQL."""
+"""What external tasks ask of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class PostgresExternalTasks:
     async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[WaitingExternalTask]:
         return await self._jobs(_WAITING, list(tasks), list(job_ids))
 
-    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
+    async def promote_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         return await self._jobs(_COME_DUE, list(tasks), after or _FIRST, limit)
 
-    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
+    async def unpublished(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         return await self._jobs(_UNTOLD, list(tasks), after or _FIRST, limit)
 
     async def overdue(
@@ -78,7 +78,7 @@ class PostgresExternalTasks:
 
     async def publish(self, messages: Sequence[NewMessage]) -> None:
         # Relays are told in this very transaction: whose it is, and when it commits, is not known here.
-        await self._transaction.execute(SQL["publish"], *publish_parameters(messages, ring=True))
+        await self._transaction.execute(SQL["publish"], *publish_parameters(messages, notify=True))
 
     async def _jobs(self, sql: str, *parameters: Any) -> list[WaitingExternalTask]:
         return waiting_jobs(await self._transaction.execute(sql, *parameters), moment)

@@ -97,7 +97,7 @@ class Stager:
         self._look_at[fair[0]] = now + max(_AT_LEAST, _PATIENCE * (now - began))
         return staged
 
-    async def by_duty(self, connection: asyncpg.Connection[Any]) -> int:
+    async def in_maintenance(self, connection: asyncpg.Connection[Any]) -> int:
         """`all`; less often where that takes long: beside a snapshot that is held open a look walks over all who were ever there."""
         began = self._clock.monotonic()
         if began < self._duty_at:

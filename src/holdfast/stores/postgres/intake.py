@@ -43,7 +43,7 @@ async def enqueue_planned(move: Move, jobs: Sequence[NewJob]) -> list[Enqueued]:
                     move.tell(Kind.queued, Lease(JobId(str(row[0])), 0), 0, {})
             sql, parameters = plan.send(rows)
     except StopIteration as done:
-        await move.tell_hooks()
+        await move.call_hooks()
         answers: list[Enqueued] = done.value
         return answers
 
@@ -56,15 +56,15 @@ async def reject(move: Move, job: NewJob, failure: Failure) -> None:
         move.tell(Kind.rejected, Lease(job.id, 0), 0, meta)
 
 
-async def promote(move: Move, limit: int, ring: Callable[[], None]) -> timedelta | None:
+async def promote(move: Move, limit: int, notify: Callable[[], None]) -> timedelta | None:
     """Let what is due into line, and *ring* for it; how long until the next one is."""
     moved, ahead, keyed = limit, None, True  # of the first round nothing is known
     while moved >= limit:
         [(moved, ahead, keyed)] = await move.run("promote", limit)
         if moved:
-            ring()
+            notify()
     if keyed:
         [(granted, _)] = await move.run("grant", None)
         if granted:
-            ring()
+            notify()
     return ahead

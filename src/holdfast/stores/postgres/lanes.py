@@ -31,7 +31,7 @@ class LaneNumbers:
 
     async def make(self, connection: asyncpg.Connection[Any], lanes: Iterable[Lane]) -> dict[Lane, int]:
         """Return the numbers of these lanes, made if need be: one statement, however many are new."""
-        new = list(self.strange(lanes))
+        new = list(self.unknown(lanes))
         if not new:
             return self.numbers
         columns = [list(column) for column in zip(*new, strict=True)]
@@ -42,7 +42,7 @@ class LaneNumbers:
         self._learn(found)
         return self.numbers
 
-    def strange(self, lanes: Iterable[Lane]) -> set[Lane]:
+    def unknown(self, lanes: Iterable[Lane]) -> set[Lane]:
         """Those that are not remembered."""
         return {lane for lane in lanes if lane not in self.numbers}
 
@@ -52,7 +52,7 @@ class LaneNumbers:
 
     async def find(self, connection: asyncpg.Connection[Any], lanes: Iterable[Lane]) -> None:
         """Look for those of *lanes* that are not remembered: they may exist by now."""
-        new = list(self.strange(lanes))
+        new = list(self.unknown(lanes))
         if new:
             columns = [list(column) for column in zip(*new, strict=True)]
             rows = await connection.fetch(

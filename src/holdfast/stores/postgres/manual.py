@@ -30,11 +30,11 @@ from holdfast.stores.postgres.preconditions import WRITTEN, check
 from holdfast.stores.postgres.recovery import bury_lost, ran_out
 
 
-async def cancel(move: Move, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
-    if await _was_done(move, known(job_id), proviso):
+async def cancel(move: Move, job_id: JobId, by: str, reason: str, precondition: Precondition) -> None:
+    if await _was_done(move, known(job_id), precondition):
         return
-    await check(move, job_id, proviso)
-    line = End(known(job_id), None, said(by, reason, proviso.token))
+    await check(move, job_id, precondition)
+    line = End(known(job_id), None, said(by, reason, precondition.token))
     # A claim may move the job from line to lease between our look and our hand: then look again.
     for _ in range(20):
         if await outcomes.end(
@@ -56,17 +56,17 @@ async def retry(
     queue: str | None,
     edit: Edit | None,
     priority: int | None,
-    proviso: Precondition,
+    precondition: Precondition,
     stuck: StuckAttempt | None,
 ) -> int:
-    if await _was_done(move, known(job_id), proviso):
+    if await _was_done(move, known(job_id), precondition):
         return int(await move.connection.fetchval(SQL["position"], job_id))
     lane = None if queue is None else await _lane_in(move, known(job_id), queue)
     await _take_key(move, known(job_id))
-    await check(move, job_id, proviso)  # after the key: all retries lock them in this order
+    await check(move, job_id, precondition)  # after the key: all retries lock them in this order
     if kind is Kind.redriven:
         await _must_be_dead(move, job_id)
-    meta = said(by, token=proviso.token, edit=edit, priority=priority)
+    meta = said(by, token=precondition.token, edit=edit, priority=priority)
     await _change(move, job_id, edit, priority)
     await _end_last_attempt(move, job_id, by, stuck)
     ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
@@ -102,12 +102,12 @@ async def _must_be_dead(move: Move, job_id: JobId) -> None:
         raise no_dead_letter(job_id)
 
 
-async def _was_done(move: Move, job_id: JobId, proviso: Precondition) -> bool:
+async def _was_done(move: Move, job_id: JobId, precondition: Precondition) -> bool:
     """Whether this very call was carried out before, and only its answer was lost (E6)."""
-    if proviso.token is None:
+    if precondition.token is None:
         return False
     sql = "SELECT 1 FROM holdfast.event WHERE job_id = $1 AND metas[1] ->> 'token' = $2"
-    return await move.connection.fetchval(sql, job_id, proviso.token) is not None
+    return await move.connection.fetchval(sql, job_id, precondition.token) is not None
 
 
 async def _lost(
@@ -182,13 +182,13 @@ async def _hasten(
     return bool(rows)
 
 
-async def discard(move: Move, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
-    if await _was_done(move, known(job_id), proviso):
+async def discard(move: Move, job_id: JobId, by: str, reason: str, precondition: Precondition) -> None:
+    if await _was_done(move, known(job_id), precondition):
         return
     # One statement: events are numbered by their transactions, and with the letter taken in one and the event told in the next,
     # a retry that had to wait for it could be told of before it. So the version is compared in it too: whoever makes another
     # takes this letter away.
-    meta = said(by, reason, proviso.token)
+    meta = said(by, reason, precondition.token)
     row = await move.connection.fetchrow(
         "WITH f AS (SELECT job_id, epoch FROM holdfast.done WHERE job_id = $1::uuid"
         f"          AND ($4::text[] IS NULL OR ({WRITTEN}) = ANY ($4::text[]))),"
@@ -198,10 +198,10 @@ async def discard(move: Move, job_id: JobId, by: str, reason: str, proviso: Prec
         "       SELECT holdfast.event_number(), holdfast.clock(), $2::smallint, ARRAY[job_id], ARRAY[epoch], ARRAY[attempts],"
         "              ARRAY[$3::jsonb], job_id FROM b)"
         " SELECT epoch, attempts FROM b", known(job_id), int(Kind.discarded), to_json(meta),
-        None if proviso.versions is None else [str(version) for version in proviso.versions],
+        None if precondition.versions is None else [str(version) for version in precondition.versions],
     )  # fmt: skip
     if row is None:
-        await check(move, job_id, proviso)
+        await check(move, job_id, precondition)
         await move.state(job_id)
         raise no_dead_letter(job_id)
     epoch, attempts = row

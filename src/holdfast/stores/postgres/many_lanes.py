@@ -89,7 +89,7 @@ class LaneCrowd:
             self._event = max(row["seq"] for row in rows)
             await self._add(connection, [row[1:] for row in rows if row["lane"] is not None])
 
-    async def walk_round(self, connection: asyncpg.Connection[Any]) -> bool:
+    async def scan_all(self, connection: asyncpg.Connection[Any]) -> bool:
         """Go on with the walk until it finds lines, or has come round; whether it has found any."""
         began, turned = self._at, self._at == START
         for _ in range(PIECES):

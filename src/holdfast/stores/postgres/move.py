@@ -82,7 +82,7 @@ class Move:
         """Remember this for the hooks."""
         self.told.append(MoveNotice(kind, *lease, attempt, meta))
 
-    async def tell_hooks(self) -> None:
+    async def call_hooks(self) -> None:
         for kinds, hook in self._hooks:
             wanted = [moved._replace(meta=shown(moved.meta)) for moved in self.told if moved.kind in kinds]
             if wanted:

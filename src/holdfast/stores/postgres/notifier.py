@@ -38,16 +38,16 @@ class Notifier:
         self.closed = False  #: whoever waits on while the store is closed must not make us listen again
         self.keys_wait = False  #: `grant` should run before the next claim
 
-    def ring_here(self) -> None:
+    def notify_here(self) -> None:
         """Wake who waits in this process."""
         self.rings += 1
         for event in self._events.values():
             event.set()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake who waits here and elsewhere."""
         self.calls += 1
-        self.ring_here()
+        self.notify_here()
         self._wanted = True
         if self._sending is None:
             self._sending = asyncio.ensure_future(self._send())
@@ -100,7 +100,7 @@ class Notifier:
             self._listener = await self._lines.connect()
             await self._listener.add_listener(self._channel, self._heard)
             self.keys_wait = True  # for what was sent before we listened
-            self.ring_here()
+            self.notify_here()
         except (StoreError, *DRIVER_ERRORS):
             if self._listener is not None:
                 self._listener.terminate()
@@ -110,7 +110,7 @@ class Notifier:
     def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
         self.keys_wait = self.keys_wait or payload == KEYS
         self.calls += 1
-        self.ring_here()
+        self.notify_here()
 
     def abandon(self) -> None:
         """The event loop is gone, and its tasks with it."""

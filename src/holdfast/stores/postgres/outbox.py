@@ -50,9 +50,9 @@ class Outbox(ApiTables):
     async def publish(self, messages: Sequence[NewMessage]) -> None:
         if not messages:
             return
-        given = publish_parameters(messages, ring=False)
+        given = publish_parameters(messages, notify=False)
         await self._runner.run("enqueue", lambda db: db.fetch(SQL["publish"], *given))
-        self._message_bell.ring()
+        self._message_bell.notify()
 
     # -- relaying ---------------------------------------------------------------------------------------------------
     async def take_messages(self, topics: Mapping[str, bool], limit: int, span: timedelta) -> list[Taken]:
@@ -98,7 +98,7 @@ class Outbox(ApiTables):
         )
         [(done,)] = await self._runner.run("relay", lambda db: db.fetch(SQL["put_off_messages"], *given))
         if timedelta() in given[2]:  # given back: another relay may have them
-            self._message_bell.ring()
+            self._message_bell.notify()
         return int(done)
 
     async def next_message(self, topics: Collection[str]) -> timedelta | None:
@@ -114,7 +114,7 @@ class Outbox(ApiTables):
     async def replay_messages(self, topic: str, first: int, last: int, limit: int) -> Replayed:
         given = topic, first, last, limit
         [row] = await self._runner.run("people", lambda db: db.fetch(SQL["replay_messages"], *given))
-        self._message_bell.ring()
+        self._message_bell.notify()
         done, largest = row
         return Replayed(done, largest + 1 if done == limit and largest < last else None)
 
@@ -122,7 +122,7 @@ class Outbox(ApiTables):
         parked = await self._runner.run(
             "people", lambda db: db.fetchval(SQL["park_message"], message_id, reason)
         )
-        self._message_bell.ring()  # for those that were behind it
+        self._message_bell.notify()  # for those that were behind it
         return bool(parked)
 
     async def discard_messages(self, message_ids: Collection[str], by: str, reason: str) -> int:
@@ -147,7 +147,7 @@ class Outbox(ApiTables):
             return found
 
         answer = await self._write("people", discard)
-        self._message_bell.ring()  # for those that were behind them
+        self._message_bell.notify()  # for those that were behind them
         return answer
 
     # -- looking ----------------------------------------------------------------------------------------------------
@@ -198,11 +198,11 @@ class Outbox(ApiTables):
             self._forgotten = max(row["published_at"] for row in rows) if is_full else None
             return len(rows)
 
-        return await self._runner.run("duty", forget)
+        return await self._runner.run("maintenance", forget)
 
 
-def publish_parameters(messages: Sequence[NewMessage], *, ring: bool) -> tuple[Any, ...]:
-    return (*map(list, zip(*map(message_columns, messages), strict=True)), ring)
+def publish_parameters(messages: Sequence[NewMessage], *, notify: bool) -> tuple[Any, ...]:
+    return (*map(list, zip(*map(message_columns, messages), strict=True)), notify)
 
 
 def _waiting(row: asyncpg.Record) -> Message:

@@ -230,7 +230,7 @@ async def _refuse(move: Move, lease: Lease, verdict: Verdict) -> SettlementStatu
         return SettlementStatus.STALE  # this lease was never given out
     outcome, attempt = row
     if outcome in ("timed_out", "cancelled"):
-        return await keep_late(move, lease, attempt, outcome, verdict)
+        return await store_late_result(move, lease, attempt, outcome, verdict)
     if outcome != "reclaimed":
         return SettlementStatus.REPEATED
     await refuse_once(move, lease)
@@ -247,7 +247,7 @@ async def refuse_once(move: Move, lease: Lease) -> None:
         await move.record_one(Kind.stale_write, lease, attempt, {})
 
 
-async def keep_late(
+async def store_late_result(
     move: Move, lease: Lease, attempt: int, reason: str, verdict: Verdict
 ) -> SettlementStatus:
     result = verdict.result if isinstance(verdict, Complete) else None

@@ -25,17 +25,17 @@ WRITTEN = (
 )
 
 
-async def check(move: Move, job_id: JobId, proviso: Precondition) -> None:
+async def check(move: Move, job_id: JobId, precondition: Precondition) -> None:
     """Inside a transaction. The row is locked first and the version read after it, by a statement that sees what whoever held
     the lock before has committed."""
-    if proviso.versions is None:
+    if precondition.versions is None:
         return
     for _ in range(_LOOKS):
         is_locked = await move.connection.fetchval(_LOCK, known(job_id)) is not None
         row = await move.connection.fetchrow(_VERSION, known(job_id))
         if row is None:
             raise UnknownJob(job_id)
-        if not proviso.admits(Version.of(*row)):
+        if not precondition.admits(Version.of(*row)):
             break
         if (
             is_locked

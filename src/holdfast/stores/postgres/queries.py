@@ -37,7 +37,7 @@ from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.move import NO_JOB
 from holdfast.stores.postgres.runner import Runner
 from holdfast.stores.postgres.search import JobSearch, PostgresCondition
-from holdfast.stores.postgres.stats import census
+from holdfast.stores.postgres.stats import stats
 from holdfast.stores.postgres.times import moment
 
 T = TypeVar("T")
@@ -104,8 +104,8 @@ class Queries:
         )
         return {str(state): row[state.value] for state in State}
 
-    async def census(self, most: int) -> JobStats:
-        return await self._look(lambda db: census(db, most))
+    async def stats(self, most: int) -> JobStats:
+        return await self._look(lambda db: stats(db, most))
 
     async def lanes(self) -> set[Lane]:
         return set((await self._numbered_lanes()).values())
@@ -215,13 +215,13 @@ class Queries:
         rows = await self._rows(sql, job_id, after, limit)
         return [encoding.late_result(row, moment, job_id) for row in rows]
 
-    async def artefacts(self, job_id: JobId) -> list[Artifact]:
+    async def artifacts(self, job_id: JobId) -> list[Artifact]:
         if not is_uuid(job_id):
             return []
         rows = await self._rows(
-            "SELECT * FROM holdfast.artefact WHERE job_id = $1 ORDER BY epoch, reference", job_id
+            "SELECT * FROM holdfast.artifact WHERE job_id = $1 ORDER BY epoch, reference", job_id
         )
-        return [encoding.artefact(row, moment) for row in rows]
+        return [encoding.artifact(row, moment) for row in rows]
 
     # -- dead letters -------------------------------------------------------------------------------------------------
     async def dead_letters(

@@ -13,7 +13,7 @@ from holdfast.domain.verdict import Bury, Failure, RetryAfter
 from holdfast.engine.ports import Reclaim, Retention
 from holdfast.stores.encoding import OVERRUN_MARGIN, said
 from holdfast.stores.postgres import outcomes
-from holdfast.stores.postgres.artifacts import purge_tracebacks
+from holdfast.stores.postgres.attempt_data import purge_tracebacks
 from holdfast.stores.postgres.ids import is_uuid
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.outcomes import ANY, FAILED, Back, End

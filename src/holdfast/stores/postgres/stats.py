@@ -15,8 +15,8 @@ from holdfast.stores.postgres.enqueue_plan import SQL
 _LOOKED_AT = 1000
 
 
-async def census(connection: asyncpg.Connection[Any], most: int) -> JobStats:
-    rows = await connection.fetch(SQL["census"], most)
+async def stats(connection: asyncpg.Connection[Any], most: int) -> JobStats:
+    rows = await connection.fetch(SQL["stats"], most)
     [(delayed, overdue, dead)] = await connection.fetch(
         """SELECT (SELECT count(*) FROM (SELECT 1 FROM holdfast.deferred LIMIT $1::bigint) x),
                   (SELECT holdfast.clock() - min(x.run_at)

@@ -10,7 +10,7 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.domain.duration import spell
+from holdfast.domain.duration import format_duration
 from holdfast.domain.job import (
     Artifact,
     Claimed,
@@ -41,7 +41,7 @@ from holdfast.engine.ports import (
 )
 from holdfast.errors import StoreError
 from holdfast.stores.postgres import (
-    artifacts,
+    attempt_data,
     dependencies,
     enqueue_plan,
     external,
@@ -84,7 +84,7 @@ class PostgresStore(DispatchQueries):
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None:
-        self._lines.closed = self._bell.closed = self._message_bell.closed = False
+        self._lines.closed = self._notifier.closed = self._message_bell.closed = False
         async with self._lines.take("read") as connection:
             await check(connection, shown(self.url))
             seqscan, commits = await connection.fetchrow(_SETTINGS) or ("", "")
@@ -107,13 +107,13 @@ class PostgresStore(DispatchQueries):
         await keep_growing(connection)
 
     async def close(self) -> None:
-        await self._bell.close()
+        await self._notifier.close()
         await self._message_bell.close()
         await self._lending.close()
         await self._lines.close()
 
     def abandon(self) -> None:
-        self._bell.abandon()
+        self._notifier.abandon()
         self._message_bell.abandon()
         self._lending.abandon()
         self._lines.abandon()
@@ -134,7 +134,7 @@ class PostgresStore(DispatchQueries):
         current = await self._value(
             "SELECT coalesce(nullif(current_setting('holdfast.clock_offset', true), ''), '0')::interval"
         )
-        self._lines.offset = spell(current + by).replace("m", " min ").replace(" min s", "ms")
+        self._lines.offset = format_duration(current + by).replace("m", " min ").replace(" min s", "ms")
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
@@ -171,15 +171,15 @@ class PostgresStore(DispatchQueries):
     async def publish_in(self, connection: Any, messages: Sequence[NewMessage]) -> None:
         from holdfast.stores.postgres.external_connections import publish_on
 
-        await publish_on(connection, publish_parameters(messages, ring=True), self.url)
+        await publish_on(connection, publish_parameters(messages, notify=True), self.url)
 
     def publish_in_sync(self, connection: Any, messages: Sequence[NewMessage]) -> None:
         from holdfast.stores.postgres.external_connections import publish_on_sync
 
-        publish_on_sync(connection, publish_parameters(messages, ring=True), self.url)
+        publish_on_sync(connection, publish_parameters(messages, notify=True), self.url)
 
     async def register(self, lanes: Collection[Lane]) -> None:
-        new = self._lanes.strange(lanes)
+        new = self._lanes.unknown(lanes)
         if new:
             await self._new_lanes(new)
 
@@ -196,33 +196,35 @@ class PostgresStore(DispatchQueries):
 
     async def promote(self, limit: int) -> timedelta | None:
         async def promote(move: Move) -> timedelta | None:
-            ahead = await intake.promote(move, limit, self._bell.ring)
+            ahead = await intake.promote(move, limit, self._notifier.notify)
             await self._keep_lanes(move.connection)
             return ahead
 
-        return await self._run("duty", promote)
+        return await self._run("maintenance", promote)
 
     # -- working ----------------------------------------------------------------------------------------------------
     async def open_session(
         self, worker: str, ttl: timedelta, queues: Collection[str] | None = None
     ) -> Session:
-        return await self._runner.run("duty", lambda db: sessions.open_session(db, worker, ttl, queues))
+        return await self._runner.run(
+            "maintenance", lambda db: sessions.open_session(db, worker, ttl, queues)
+        )
 
     async def extend(self, session: Session) -> bool:
-        return await self._runner.run("duty", lambda db: sessions.extend(db, session))
+        return await self._runner.run("maintenance", lambda db: sessions.extend(db, session))
 
     async def close_session(self, session: Session) -> None:
         async def close(connection: asyncpg.Connection[Any]) -> None:
             await sessions.close_session(connection, session)
             await dependencies.leave(connection, session)
 
-        await self._runner.run("duty", close)
+        await self._runner.run("maintenance", close)
 
     async def report_waiting(self, session: Session, handlers: int) -> None:
-        await self._runner.run("duty", lambda db: sessions.report_waiting(db, session, handlers))
+        await self._runner.run("maintenance", lambda db: sessions.report_waiting(db, session, handlers))
 
     async def held(self, session: Session) -> set[Lease]:
-        return await self._runner.run("duty", lambda db: sessions.held(db, session))
+        return await self._runner.run("maintenance", lambda db: sessions.held(db, session))
 
     async def claim(
         self,
@@ -238,15 +240,17 @@ class PostgresStore(DispatchQueries):
         return await self._runner.run("claim", lambda db: self._claim(db, wanted), again=UNDONE)
 
     async def _claim(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
-        if self._bell.keys_wait:  # a caller's own transaction has enqueued jobs with keys: let in who may go
-            self._bell.keys_wait = False
+        if (
+            self._notifier.keys_wait
+        ):  # a caller's own transaction has enqueued jobs with keys: let in who may go
+            self._notifier.keys_wait = False
             await connection.fetch(SQL["grant"], None)
         crowd = await self._claims.crowds.find(connection, wanted.lanes, wanted.caps)
         if crowd is not None:
             return await self._claim_from(crowd, connection, wanted)
-        rings = self._bell.rings
+        rings = self._notifier.rings
         # Nobody has told of anything since a claim came back empty: most likely there is nothing, which is quickly seen.
-        if rings == self._rings_when_empty and not await self._claims.has_somebody(connection, wanted.lanes):
+        if rings == self._rings_when_empty and not await self._claims.has_listener(connection, wanted.lanes):
             return []
         await self._stager.before_claim(connection, wanted.lanes)
         claimed = await self._claim_once(connection, wanted)
@@ -259,7 +263,7 @@ class PostgresStore(DispatchQueries):
         self, crowd: LaneCrowd, connection: asyncpg.Connection[Any], wanted: Wanted
     ) -> list[Claimed]:
         """Claim over very many lanes: from a few lines, which take turns."""
-        await crowd.look(connection, self._bell.calls)
+        await crowd.look(connection, self._notifier.calls)
         found: list[Claimed] = []
         levels = self._claims.levels()
         for _ in range(ROUNDS):
@@ -273,7 +277,7 @@ class PostgresStore(DispatchQueries):
                 found += claimed
             if len(found) >= wanted.limit or (found and crowd.rests and not len(crowd.roster)):
                 break
-            if not len(crowd.roster) and not await crowd.walk_round(connection):
+            if not len(crowd.roster) and not await crowd.scan_all(connection):
                 break
         return found
 
@@ -285,7 +289,7 @@ class PostgresStore(DispatchQueries):
             claimed = await self._claims.claim(connection, wanted)
             for one in claimed:
                 move.tell(Kind.processing, one.lease, one.attempt, {"worker": wanted.session.worker})
-            await move.tell_hooks()
+            await move.call_hooks()
         return claimed
 
     def share(self, priorities: Mapping[str, int]) -> None:
@@ -310,14 +314,14 @@ class PostgresStore(DispatchQueries):
         raised = self._tracebacks.missing(settlements)
 
         async def settle(move: Move) -> list[SettlementStatus]:
-            await artifacts.keep_tracebacks(move, raised)
-            await artifacts.keep_logs(move, settlements)
+            await attempt_data.keep_tracebacks(move, raised)
+            await attempt_data.keep_logs(move, settlements)
             return await outcomes.settle(move, settlements)
 
         # Each statement of it is repeatable on its own, so they need no transaction around them.
         answers = await self._write("settle", settle, atomic=False)
         self._tracebacks.remember(raised)
-        self._bell.ring_here()
+        self._notifier.notify_here()
         return answers
 
     def transaction(self) -> AbstractAsyncContextManager[asyncpg.Connection[Any]]:
@@ -326,7 +330,7 @@ class PostgresStore(DispatchQueries):
     async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
         move = self._move(connection)
         await outcomes.complete_in(move, lease, end, duration)
-        await move.tell_hooks()
+        await move.call_hooks()
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
         await self._write_fenced(lease, lambda move: outcomes.record_step(move, lease, name, result))
@@ -334,14 +338,14 @@ class PostgresStore(DispatchQueries):
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
         await self._write_fenced(lease, lambda move: outcomes.record_progress(move, lease, percent, message))
 
-    async def record_artefact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
+    async def record_artifact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
         await self._write_fenced(
-            lease, lambda move: artifacts.record_artefact(move, lease, reference, name, size)
+            lease, lambda move: attempt_data.record_artifact(move, lease, reference, name, size)
         )
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:
-        return await self._run("duty", lambda move: recovery.expired(move, limit))
+        return await self._run("maintenance", lambda move: recovery.expired(move, limit))
 
     async def stuck(
         self,
@@ -351,38 +355,40 @@ class PostgresStore(DispatchQueries):
         owner: str | None = None,
         ids: Collection[str] | None = None,
     ) -> list[Expired]:
-        return await self._run("duty", lambda move: recovery.stuck(move, limits, limit, owner, ids))
+        return await self._run("maintenance", lambda move: recovery.stuck(move, limits, limit, owner, ids))
 
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
-        done = await self._write("duty", lambda move: recovery.reclaim(move, reclaims, stuck))
-        self._bell.ring()
+        done = await self._write("maintenance", lambda move: recovery.reclaim(move, reclaims, stuck))
+        self._notifier.notify()
         return done
 
     async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
-        return await self._write("duty", lambda move: recovery.time_out(move, limit, skip))
+        return await self._write("maintenance", lambda move: recovery.time_out(move, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
         self._tracebacks.forget()
         return await self._write(
-            "duty", lambda move: recovery.purge(move, task, keep, limit, but), atomic=False
+            "maintenance", lambda move: recovery.purge(move, task, keep, limit, but), atomic=False
         )
 
-    async def artefacts_due(
+    async def artifacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
     ) -> list[Artifact]:
-        return await self._run("duty", lambda move: artifacts.artefacts_due(move, task, keep, limit, but))
+        return await self._run(
+            "maintenance", lambda move: attempt_data.artifacts_due(move, task, keep, limit, but)
+        )
 
-    async def forget_artefacts(self, artefacts: Sequence[Artifact]) -> None:
-        await self._run("duty", lambda move: artifacts.forget_artefacts(move, artefacts))
+    async def forget_artifacts(self, artifacts: Sequence[Artifact]) -> None:
+        await self._run("maintenance", lambda move: attempt_data.forget_artifacts(move, artifacts))
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(
-        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+        self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        named, atomic = await self._named(proviso), proviso != UNCONDITIONAL
-        cancel = partial(manual.cancel, job_id=job_id, by=by, reason=reason, proviso=named)
+        named, atomic = await self._named(precondition), precondition != UNCONDITIONAL
+        cancel = partial(manual.cancel, job_id=job_id, by=by, reason=reason, precondition=named)
         await self._write("people", cancel, atomic=atomic)
-        self._bell.ring()
+        self._notifier.notify()
 
     async def retry(
         self,
@@ -394,28 +400,28 @@ class PostgresStore(DispatchQueries):
         queue: str | None = None,
         edit: Edit | None = None,
         priority: int | None = None,
-        proviso: Precondition = UNCONDITIONAL,
+        precondition: Precondition = UNCONDITIONAL,
         stuck: StuckAttempt | None = None,
     ) -> int:
-        named = await self._named(proviso)
+        named = await self._named(precondition)
         place = await self._write(
             "people",
             lambda move: manual.retry(move, job_id, by, kind, forget, queue, edit, priority, named, stuck),
         )
-        self._bell.ring()
+        self._notifier.notify()
         return place
 
     async def discard(
-        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+        self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        await self._write("people", lambda move: manual.discard(move, job_id, by, reason, proviso))
+        await self._write("people", lambda move: manual.discard(move, job_id, by, reason, precondition))
 
     async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
         return await self._write("people", lambda move: notes.note(move, job_id, kind, name, meta))
 
     # -- waking -----------------------------------------------------------------------------------------------------
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:
-        await self._bell.wait(timeout)
+        await self._notifier.wait(timeout)
 
     async def wait_for_end(self, job_id: JobId, timeout: float) -> None:
         """Look again and again, ever more slowly: nobody notifies of ends."""
@@ -423,8 +429,8 @@ class PostgresStore(DispatchQueries):
         while self._clock.monotonic() < until:
             if await self._has_ended(job_id):
                 return
-            await self._bell.wait(min(pause, max(0.0, until - self._clock.monotonic())), listen=False)
+            await self._notifier.wait(min(pause, max(0.0, until - self._clock.monotonic())), listen=False)
             pause = min(pause * 1.5, 0.25)
 
-    def heart(self) -> HeartbeatConnection:
+    def heartbeat(self) -> HeartbeatConnection:
         return PostgresHeartbeat(self.url, self._lines.offset)

@@ -30,7 +30,7 @@ class Writes(Queries):
         super().__init__(Runner(lines, clock))
         self.hooks: list[tuple[frozenset[Kind], Hook]] = []
         self._lines, self._clock = lines, clock
-        self._bell = Notifier(lines, clock)
+        self._notifier = Notifier(lines, clock)
         self._first_token: UUID | None = None  #: drawn by the server; the next ones are counted from it
         self._calls = count()
 
@@ -47,7 +47,7 @@ class Writes(Queries):
             else:
                 async with connection.transaction():
                     answer = await operation(move)
-                    await move.tell_hooks()
+                    await move.call_hooks()
             if move.freed:
                 await move.run("grant", list(move.freed))
             return answer
@@ -78,6 +78,8 @@ class Writes(Queries):
             self._first_token = UUID(str(drawn))
         return str(UUID(int=self._first_token.int ^ next(self._calls)))
 
-    async def _named(self, proviso: Precondition) -> Precondition:
+    async def _named(self, precondition: Precondition) -> Precondition:
         """With a name, where the caller gave it none."""
-        return replace(proviso, token=await self._token()) if proviso.token is None else proviso
+        return (
+            replace(precondition, token=await self._token()) if precondition.token is None else precondition
+        )

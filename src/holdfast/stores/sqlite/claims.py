@@ -162,7 +162,7 @@ def _pick_from_crowd(move: Move, rota: PriorityTurns, crowd: LaneCrowd, limit: i
             more |= _pick_lines(move, rota, crowd, new, limit, picked, keys)
         if len(picked) == limit or (picked and crowd.rests(move) and not len(crowd.roster)):
             break
-        if not len(crowd.roster) and not crowd.walk_round(move):
+        if not len(crowd.roster) and not crowd.scan_all(move):
             break
     crowd.give_back(move, more)
     return picked

@@ -73,17 +73,21 @@ def report(move: Move, session: Session, reports: Sequence[DependencyReport]) ->
             calls=one.calls,
             failures=one.failures,
         )
-    return outlooks_of(move, reports)
+    return dependency_states_of(move, reports)
 
 
-def outlooks_of(move: Move, reports: Sequence[DependencyReport]) -> list[DependencyState]:
+def dependency_states_of(move: Move, reports: Sequence[DependencyReport]) -> list[DependencyState]:
     wanted = {one.dependency for one in reports}
-    return [outlook for outlook in outlooks(move) if outlook.dependency in wanted]
+    return [
+        state_of_dependency
+        for state_of_dependency in dependency_states(move)
+        if state_of_dependency.dependency in wanted
+    ]
 
 
-def outlooks(move: Move) -> list[DependencyState]:
+def dependency_states(move: Move) -> list[DependencyState]:
     # Not from the future either: somebody has set the clock back.
-    rows = move.run("outlooks", since=move.now - _COUNTS_FOR, until=move.now + _COUNTS_FOR)
+    rows = move.run("dependency_states", since=move.now - _COUNTS_FOR, until=move.now + _COUNTS_FOR)
     return [
         DependencyState(
             dependency=Dependency(name, shard),

@@ -10,7 +10,7 @@ from holdfast.engine.ports import SettlementStatus
 from holdfast.stores.sqlite.claims import is_live, take
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.notes import note
-from holdfast.stores.sqlite.outcomes import keep_late
+from holdfast.stores.sqlite.outcomes import store_late_result
 from holdfast.stores.sqlite.phases import CANCELLED, COMPLETE, DEFERRED, FAILED, IN_LINE, STATES
 
 
@@ -40,4 +40,6 @@ def settle_unheld(move: Move, job_id: JobId, generation: int, verdict: Verdict, 
         "SELECT epoch, outcome, generation FROM holdfast_attempt WHERE job = ? AND epoch = ?",
         (job.number, job.epoch),
     ).fetchone()
-    return keep_late(move, job, Lease(job_id, late_key(generation, last)), job.attempt, reason, verdict)
+    return store_late_result(
+        move, job, Lease(job_id, late_key(generation, last)), job.attempt, reason, verdict
+    )

@@ -1,4 +1,4 @@
-"""What errands ask of SQLite."""
+"""What external tasks ask of SQLite."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class SqliteExternalTasks:
     async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[WaitingExternalTask]:
         return await self._jobs(_WAITING, tasks, to_json(list(tasks)), to_json(list(job_ids)))
 
-    async def come_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
+    async def promote_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         return await self._jobs(_COME_DUE, tasks, to_json(list(tasks)), after, limit)
 
-    async def untold(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
+    async def unpublished(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
         return await self._jobs(_UNTOLD, tasks, to_json(list(tasks)), after, limit)
 
     async def overdue(

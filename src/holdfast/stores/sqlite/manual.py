@@ -21,16 +21,16 @@ from holdfast.stores.sqlite.recovery import ran_out
 from holdfast.stores.sqlite.times import moment
 
 
-def cancel(move: Move, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
+def cancel(move: Move, job_id: JobId, by: str, reason: str, precondition: Precondition) -> None:
     job = move.find(job_id)
-    if _was_done(move, job, proviso):
+    if _was_done(move, job, precondition):
         return
-    _check(move, job, proviso)
+    _check(move, job, precondition)
     if job.phase > PROCESSING:
         raise not_cancellable(job_id, STATES[job.phase])
     end_attempt(move, job, "cancelled", None)
     move.run("cancel", id=job.number, now=move.now)
-    move.record_one(Kind.cancelled, job.lease, job.attempt, **said(by, reason, proviso.token))
+    move.record_one(Kind.cancelled, job.lease, job.attempt, **said(by, reason, precondition.token))
 
 
 def retry(
@@ -42,14 +42,14 @@ def retry(
     queue: str | None,
     edit: Edit | None,
     priority: int | None,
-    proviso: Precondition,
+    precondition: Precondition,
     stuck: StuckAttempt | None,
 ) -> int:
     promote(move, 1000)  # what is due is in line, whether or not a worker has looked
     job = move.find(job_id)
-    if _was_done(move, job, proviso):
+    if _was_done(move, job, precondition):
         return _place(move, job)
-    _check(move, job, proviso)
+    _check(move, job, precondition)
     if kind is Kind.redriven and not _has_dead_letter(move, job):
         raise no_dead_letter(job_id)
     attempt = job.attempt
@@ -61,7 +61,7 @@ def retry(
         if job.attempt >= job.max_attempts:  # the last one: it ends here, and the retry begins anew
             end_attempt(move, job, "reclaimed", lost)
             bury(move, job, lost, Kind.failed, crashes=crashes, by=by)
-            terms = Precondition(token=proviso.token)
+            terms = Precondition(token=precondition.token)
             return retry(move, job_id, by, kind, forget, queue, edit, priority, terms, None)
         reclaim_one(move, job, RetryAfter(timedelta(), lost), crashes)
         move.record_one(Kind.reclaimed, job.lease, attempt, error_code=lost.code, **said(by))
@@ -82,7 +82,7 @@ def retry(
         move.connection.execute("UPDATE holdfast_job SET prio = ? WHERE id = ?", (-priority, job.number))
     if forget is not None or edit is not None:
         move.forget_steps(job.number, forget)
-    meta = said(by, token=proviso.token, edit=edit, priority=priority)
+    meta = said(by, token=precondition.token, edit=edit, priority=priority)
     move.record_one(kind, job.lease, attempt, **meta)
     return _place(move, job)
 
@@ -107,23 +107,23 @@ def _has_dead_letter(move: Move, job: Found) -> bool:
     return move.connection.execute(sql, (job.number,)).fetchone() is not None
 
 
-def _was_done(move: Move, job: Found, proviso: Precondition) -> bool:
+def _was_done(move: Move, job: Found, precondition: Precondition) -> bool:
     """Whether this very call was carried out before."""
-    if proviso.token is None:
+    if precondition.token is None:
         return False
     sql = "SELECT 1 FROM holdfast_event WHERE job = ? AND moves ->> '$[0][3].token' = ?"
-    return move.connection.execute(sql, (job.uid, proviso.token)).fetchone() is not None
+    return move.connection.execute(sql, (job.uid, precondition.token)).fetchone() is not None
 
 
-def _check(move: Move, job: Found, proviso: Precondition) -> None:
+def _check(move: Move, job: Found, precondition: Precondition) -> None:
     """Nobody comes between this look and the move: there is one writer at a time."""
-    if proviso.versions is None:
+    if precondition.versions is None:
         return
     [(generation, epoch, retries, updated_at)] = move.connection.execute(
         "SELECT generation, epoch, manual_retries, updated_at FROM holdfast_job WHERE id = ?", (job.number,)
     )
     version = Version.of(STATES[job.phase], generation, epoch, retries, moment(updated_at))
-    if not proviso.admits(version):
+    if not precondition.admits(version):
         raise Changed(f"job {job.uid}")
 
 
@@ -141,11 +141,11 @@ def _new_generation(move: Move, job: Found, queue: str | None) -> None:
     move.run("retry", id=job.number, now=move.now, lane=lane)
 
 
-def discard(move: Move, job_id: JobId, by: str, reason: str, proviso: Precondition) -> None:
+def discard(move: Move, job_id: JobId, by: str, reason: str, precondition: Precondition) -> None:
     job = move.find(job_id)
-    if _was_done(move, job, proviso):
+    if _was_done(move, job, precondition):
         return
-    _check(move, job, proviso)
+    _check(move, job, precondition)
     if not move.connection.execute("DELETE FROM holdfast_dead_letter WHERE job = ?", (job.number,)).rowcount:
         raise no_dead_letter(job_id)
-    move.record_one(Kind.discarded, job.lease, job.attempt, **said(by, reason, proviso.token))
+    move.record_one(Kind.discarded, job.lease, job.attempt, **said(by, reason, precondition.token))

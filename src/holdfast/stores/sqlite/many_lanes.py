@@ -68,7 +68,7 @@ class LaneCrowd:
         """Whether the walk has come round lately."""
         return move.mono < self._rests_until
 
-    def walk_round(self, move: Move) -> bool:
+    def scan_all(self, move: Move) -> bool:
         """Go on with the walk until it finds lines, or has come round; whether it has found any."""
         began, turned = self._at, self._at == START
         for _ in range(PIECES):

@@ -151,7 +151,7 @@ class Move:
         self.record(self.next_seq(), kind, [("", 0, 0, some(meta))], job="")
 
     # -- hooks ------------------------------------------------------------------------------------------------------
-    def tell_hooks(self) -> None:
+    def call_hooks(self) -> None:
         for kinds, hook in self._hooks:
             wanted = [moved for moved in self._told if moved.kind in kinds]
             if wanted:

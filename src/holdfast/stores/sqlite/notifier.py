@@ -48,18 +48,18 @@ class Notifier:
         self._busy_at = self._vain_until = 0.0
         self._questions: dict[int, _Question] = {}  #: by the lists of lanes that were asked for
 
-    def stay_quick(self) -> None:
+    def poll_quickly(self) -> None:
         """Jobs flow."""
         self._busy_at = self._clock.monotonic()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake who waits in this process."""
-        self.stay_quick()
+        self.poll_quickly()
         self._vain_until = 0.0
         if self._event is not None:
             self._event.set()
 
-    def was_in_vain(self, lanes: Sequence[Lane]) -> None:
+    def found_nothing(self, lanes: Sequence[Lane]) -> None:
         """A claim came back empty. If there is work all the same, it is out of reach: who waits is not sent back at once."""
         if self.has_work(lanes):
             self._vain_until = self._clock.monotonic() + VAIN_FOR

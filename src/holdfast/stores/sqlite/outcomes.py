@@ -69,7 +69,7 @@ def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Settl
         seq = move.next_seq()
         told = FailureTexts(move.now)
         lines = [told.line(s.lease, s.verdict) for s in group]
-        way = way_back(group[0].verdict, outcome_of(group[0].verdict), None)
+        way = requeue_columns(group[0].verdict, outcome_of(group[0].verdict), None)
         matched = _into_line(move, way, lines, told, seq, any_deadline=False)
         marked = (
             "SELECT j.uid, a.epoch FROM holdfast_job j JOIN holdfast_attempt a ON a.job = j.id"
@@ -109,7 +109,7 @@ class Way(NamedTuple):
     crashes: int | None  #: to add; None: back to 0
 
 
-def way_back(verdict: Verdict, outcome: str, crashes: int | None) -> Way:
+def requeue_columns(verdict: Verdict, outcome: str, crashes: int | None) -> Way:
     match verdict:
         case RetryAfter():
             return Way(outcome, 0, crashes)
@@ -174,7 +174,7 @@ def _settle_one(move: Move, settlement: Settlement) -> SettlementStatus:
         return _refuse(move, job, lease, verdict)
     if job.deadline_at is not None and move.now > job.deadline_at:
         time_out_one(move, job)
-        return keep_late(move, job, lease, job.attempt, "timed_out", verdict)
+        return store_late_result(move, job, lease, job.attempt, "timed_out", verdict)
     if isinstance(verdict, Bury):
         end_attempt(move, job, "failed", verdict.failure)
         bury(move, job, verdict.failure, Kind.failed, duration=settlement.duration)
@@ -186,7 +186,7 @@ def _settle_one(move: Move, settlement: Settlement) -> SettlementStatus:
 def reclaim_one(move: Move, job: Found, verdict: RetryAfter, crashes: int | None) -> None:
     """Take the job from its holder and put it back into line, whatever its deadline."""
     told = FailureTexts(move.now)
-    way = way_back(verdict, "reclaimed", crashes)
+    way = requeue_columns(verdict, "reclaimed", crashes)
     _into_line(move, way, [told.line(job.lease, verdict)], told, None, any_deadline=True)
 
 
@@ -254,7 +254,7 @@ def _refuse(move: Move, job: Found, lease: Lease, verdict: Verdict) -> Settlemen
         return SettlementStatus.STALE  # this lease was never given out
     outcome, attempt = row
     if outcome in ("timed_out", "cancelled"):
-        return keep_late(move, job, lease, attempt, outcome, verdict)
+        return store_late_result(move, job, lease, attempt, outcome, verdict)
     if outcome != "reclaimed":
         return SettlementStatus.REPEATED
     refuse_once(move, lease)
@@ -271,7 +271,7 @@ def refuse_once(move: Move, lease: Lease) -> None:
         move.record_one(Kind.stale_write, lease, row[0])
 
 
-def keep_late(
+def store_late_result(
     move: Move, job: Found, lease: Lease, attempt: int, reason: str, verdict: Verdict
 ) -> SettlementStatus:
     result = verdict.result if isinstance(verdict, Complete) else None

@@ -234,13 +234,13 @@ class Queries:
         )
         return [encoding.late_result(row, moment, job_id) for row in rows]
 
-    async def artefacts(self, job_id: JobId) -> list[Artifact]:
+    async def artifacts(self, job_id: JobId) -> list[Artifact]:
         rows = self._rows(
-            "SELECT j.uid AS job_id, a.* FROM holdfast_artefact a JOIN holdfast_job j ON j.id = a.job"
+            "SELECT j.uid AS job_id, a.* FROM holdfast_artifact a JOIN holdfast_job j ON j.id = a.job"
             " WHERE j.uid = ? ORDER BY a.epoch, a.reference",
             job_id,
         )
-        return [encoding.artefact(row, moment) for row in rows]
+        return [encoding.artifact(row, moment) for row in rows]
 
     # -- dead letters -------------------------------------------------------------------------------------------------
     async def dead_letters(

@@ -11,7 +11,7 @@ from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Bury, RetryAfter
 from holdfast.engine.ports import Reclaim, Retention
 from holdfast.stores.encoding import OVERRUN_MARGIN, said, to_json
-from holdfast.stores.sqlite.artifacts import purge_tracebacks
+from holdfast.stores.sqlite.attempt_data import purge_tracebacks
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.outcomes import bury, end_attempt, reclaim_one, time_out_one
 from holdfast.stores.sqlite.phases import PROCESSING

@@ -19,9 +19,9 @@ from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.times import micros, span
 
 
-def census(reader: sqlite3.Connection, most: int, now: datetime) -> JobStats:
+def stats(reader: sqlite3.Connection, most: int, now: datetime) -> JobStats:
     at = micros(now)
-    rows = reader.execute(SQL["census"], {"most": most, "now": at}).fetchall()
+    rows = reader.execute(SQL["stats"], {"most": most, "now": at}).fetchall()
     [(delayed, dead)] = reader.execute(
         """SELECT (SELECT count(*) FROM (SELECT 1 FROM holdfast_job WHERE phase = 1 LIMIT ?1)),
                   (SELECT count(*) FROM (SELECT 1 FROM holdfast_dead_letter LIMIT ?1))""",
@@ -58,7 +58,7 @@ def census(reader: sqlite3.Connection, most: int, now: datetime) -> JobStats:
     )
 
 
-async def census_aside(path: str, threads: Threads, most: int, now: datetime) -> JobStats:
+async def stats_apart(path: str, threads: Threads, most: int, now: datetime) -> JobStats:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[JobStats] = loop.create_future()
 
@@ -74,7 +74,7 @@ async def census_aside(path: str, threads: Threads, most: int, now: datetime) ->
         found: JobStats | StoreError
         try:
             with closing(connect(path)) as reader:
-                found = census(reader, most, now)
+                found = stats(reader, most, now)
         except StoreError as error:
             found = error
         except sqlite3.Error as error:
@@ -84,5 +84,5 @@ async def census_aside(path: str, threads: Threads, most: int, now: datetime) ->
         with suppress(RuntimeError):  # the loop is gone, and with it whoever asked
             loop.call_soon_threadsafe(tell, found)
 
-    threads.start("holdfast-census", look)
+    threads.start("holdfast-stats", look)
     return await answer

@@ -43,7 +43,7 @@ from holdfast.engine.ports import (
 from holdfast.errors import LeaseLost, StoreError
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.sqlite import (
-    artifacts,
+    attempt_data,
     claims,
     dependencies,
     external,
@@ -67,7 +67,7 @@ from holdfast.stores.sqlite.migrate import migrate
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.notifier import Notifier
 from holdfast.stores.sqlite.queries import Queries
-from holdfast.stores.sqlite.stats import census, census_aside
+from holdfast.stores.sqlite.stats import stats, stats_apart
 from holdfast.stores.sqlite.writer import Writer
 from holdfast.stores.tracebacks import StoredTracebacks
 
@@ -85,7 +85,7 @@ class SqliteStore(Queries, DispatchQueries):
         self._tracebacks = StoredTracebacks(clock)
         self._rota = claims.PriorityTurns()
         self._writer: Writer | None = None
-        self._bell: Notifier | None = None
+        self._notifier: Notifier | None = None
         self._flooded: Sequence[Lane] | None = None  #: the lanes whose last claim got all it asked for
 
     # -- life of the store ------------------------------------------------------------------------------------------
@@ -103,18 +103,18 @@ class SqliteStore(Queries, DispatchQueries):
             connection.close()
             raise
         self._open_reader()
-        self._bell = Notifier(connect(self.path), self._lanes, self._clock)
+        self._notifier = Notifier(connect(self.path), self._lanes, self._clock)
         self._writer = Writer(connection, self.path, self._threads)
 
     async def close(self) -> None:
         self.abandon()
 
     def abandon(self) -> None:
-        writer, bell = self._writer, self._bell
-        self._writer = self._bell = None
-        if writer is not None and bell is not None:
+        writer, notifier = self._writer, self._notifier
+        self._writer = self._notifier = None
+        if writer is not None and notifier is not None:
             self._close_reader()
-            bell.close()
+            notifier.close()
             writer.close()
 
     async def migrate(self) -> list[str]:
@@ -124,18 +124,18 @@ class SqliteStore(Queries, DispatchQueries):
         finally:
             connection.close()
 
-    async def census(self, most: int) -> JobStats:
+    async def stats(self, most: int) -> JobStats:
         now = self._clock.now()
         if self._threads is None:
-            return self._look(lambda reader: census(reader, most, now))
-        return await census_aside(self.path, self._threads, most, now)
+            return self._look(lambda reader: stats(reader, most, now))
+        return await stats_apart(self.path, self._threads, most, now)
 
     # -- making moves -----------------------------------------------------------------------------------------------
     def _move(self, operation: Callable[[Move], T]) -> Callable[[sqlite3.Connection], T]:
         def run(connection: sqlite3.Connection) -> T:
             move = Move(connection, self._clock, self._lanes, self.hooks)
             answer = operation(move)
-            move.tell_hooks()
+            move.call_hooks()
             return answer
 
         return run
@@ -148,8 +148,8 @@ class SqliteStore(Queries, DispatchQueries):
     async def _write_work(self, operation: Callable[[Move], T]) -> T:
         """A write that may put work in line: whoever waits for work in this process is woken."""
         answer = await self._write(operation)
-        if self._bell is not None:
-            self._bell.ring()
+        if self._notifier is not None:
+            self._notifier.notify()
         return answer
 
     async def _write_fenced(self, lease: Lease, operation: Callable[[Move], None]) -> None:
@@ -246,16 +246,16 @@ class SqliteStore(Queries, DispatchQueries):
         trial: bool = False,
     ) -> list[Claimed]:
         # Where the last claim got all it asked for, there is more: a look costs a sixth of the claim.
-        if lanes is not self._flooded and not self._listen(lambda bell: bell.has_work(lanes)):
+        if lanes is not self._flooded and not self._listen(lambda notifier: notifier.has_work(lanes)):
             return []
         claimed = await self._write(
             lambda move: claims.claim(move, self._rota, session, lanes, limit, caps, trial)
         )
         self._flooded = lanes if len(claimed) == limit else None
-        if claimed and self._bell is not None:
-            self._bell.stay_quick()
+        if claimed and self._notifier is not None:
+            self._notifier.poll_quickly()
         elif not claimed:
-            self._listen(lambda bell: bell.was_in_vain(lanes))
+            self._listen(lambda notifier: notifier.found_nothing(lanes))
         return claimed
 
     def share(self, priorities: Mapping[str, int]) -> None:
@@ -282,8 +282,8 @@ class SqliteStore(Queries, DispatchQueries):
         raised = self._tracebacks.missing(settlements)
 
         def settle(move: Move) -> list[SettlementStatus]:
-            artifacts.keep_tracebacks(move, raised)
-            artifacts.keep_logs(move, settlements)
+            attempt_data.keep_tracebacks(move, raised)
+            attempt_data.keep_logs(move, settlements)
             return outcomes.settle(move, settlements)
 
         answers = await self._write_work(settle)
@@ -322,9 +322,9 @@ class SqliteStore(Queries, DispatchQueries):
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
         await self._write_fenced(lease, lambda move: outcomes.record_progress(move, lease, percent, message))
 
-    async def record_artefact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
+    async def record_artifact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
         await self._write_fenced(
-            lease, lambda move: artifacts.record_artefact(move, lease, reference, name, size)
+            lease, lambda move: attempt_data.record_artifact(move, lease, reference, name, size)
         )
 
     # -- recovering -------------------------------------------------------------------------------------------------
@@ -353,19 +353,19 @@ class SqliteStore(Queries, DispatchQueries):
         self._tracebacks.forget()
         return await self._write(lambda move: recovery.purge(move, task, keep, limit, but))
 
-    async def artefacts_due(
+    async def artifacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
     ) -> list[Artifact]:
-        return self._peek(lambda move: artifacts.artefacts_due(move, task, keep, limit, but))
+        return self._peek(lambda move: attempt_data.artifacts_due(move, task, keep, limit, but))
 
-    async def forget_artefacts(self, artefacts: Sequence[Artifact]) -> None:
-        await self._write(lambda move: artifacts.forget_artefacts(move, artefacts))
+    async def forget_artifacts(self, artifacts: Sequence[Artifact]) -> None:
+        await self._write(lambda move: attempt_data.forget_artifacts(move, artifacts))
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(
-        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+        self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        await self._write_work(lambda move: manual.cancel(move, job_id, by, reason, proviso))
+        await self._write_work(lambda move: manual.cancel(move, job_id, by, reason, precondition))
 
     async def retry(
         self,
@@ -377,17 +377,19 @@ class SqliteStore(Queries, DispatchQueries):
         queue: str | None = None,
         edit: Edit | None = None,
         priority: int | None = None,
-        proviso: Precondition = UNCONDITIONAL,
+        precondition: Precondition = UNCONDITIONAL,
         stuck: StuckAttempt | None = None,
     ) -> int:
         return await self._write_work(
-            lambda move: manual.retry(move, job_id, by, kind, forget, queue, edit, priority, proviso, stuck)
+            lambda move: manual.retry(
+                move, job_id, by, kind, forget, queue, edit, priority, precondition, stuck
+            )
         )
 
     async def discard(
-        self, job_id: JobId, by: str, reason: str, *, proviso: Precondition = UNCONDITIONAL
+        self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        await self._write(lambda move: manual.discard(move, job_id, by, reason, proviso))
+        await self._write(lambda move: manual.discard(move, job_id, by, reason, precondition))
 
     async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
         return await self._write(lambda move: notes.note(move, job_id, kind, name, meta))
@@ -415,10 +417,10 @@ class SqliteStore(Queries, DispatchQueries):
     async def report(self, session: Session, reports: Sequence[DependencyReport]) -> list[DependencyState]:
         if self._peek(lambda move: dependencies.is_news(move, session, reports)):
             return await self._write(lambda move: dependencies.report(move, session, reports))
-        return self._peek(lambda move: dependencies.outlooks_of(move, reports))
+        return self._peek(lambda move: dependencies.dependency_states_of(move, reports))
 
-    async def outlooks(self) -> list[DependencyState]:
-        return self._peek(dependencies.outlooks)
+    async def dependency_states(self) -> list[DependencyState]:
+        return self._peek(dependencies.dependency_states)
 
     async def swap_breaker(
         self,
@@ -470,7 +472,7 @@ class SqliteStore(Queries, DispatchQueries):
             raise translate(error, self.path) from error
 
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:
-        await self._open_bell().wait(lambda: self._listen(lambda bell: bell.calls(lanes)), timeout)
+        await self._open_bell().wait(lambda: self._listen(lambda notifier: notifier.calls(lanes)), timeout)
 
     async def wait_for_end(self, job_id: JobId, timeout: float) -> None:
         await self._open_bell().wait(lambda: self._has_ended(job_id), timeout)
@@ -479,11 +481,11 @@ class SqliteStore(Queries, DispatchQueries):
         await self._open_bell().wait(happened, timeout)
 
     def _open_bell(self) -> Notifier:
-        if self._bell is None:
+        if self._notifier is None:
             raise StoreError("the store is not open; use `async with app:`")
-        return self._bell
+        return self._notifier
 
-    def heart(self) -> HeartbeatConnection:
+    def heartbeat(self) -> HeartbeatConnection:
         return SqliteHeartbeat(self._beat)
 
     def _beat(self, session: Session) -> bool:

@@ -33,7 +33,7 @@ async def post(world: World, path: str, body: Any = None) -> Any:
     return answer.json()
 
 
-async def test_stuck_jobs_are_listed_and_taken_back_on_demand(
+async def test_stuck_jobs_are_listed_and_reclaimed_on_demand(
     make_world: Callable[..., World],
 ) -> None:  # S4 S5 S8 E30
     async with make_world(stuck_after_sec=1, policies=ONCE_A_PDF).open() as world:

@@ -246,7 +246,7 @@ async def test_a_stuck_job_is_retried_by_its_owner_before_the_sweep_comes(
     make_world: Callable[..., World],
 ) -> None:  # S2 E30 E33
     async with make_world(stuck_after_sec=1).open() as world:
-        await world.app.pause("stuck", kind="duty")
+        await world.app.pause("stuck", kind="maintenance")
         job_id = await world.shot(url=HANGING)
         await eventually(world.stuck)
         retried = await world.retry(job_id)
@@ -263,7 +263,7 @@ async def test_of_two_who_find_a_job_stuck_one_is_accepted_and_it_runs_once(
     make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # S2 S8 E30 E33
     async with make_world(stuck_after_sec=1).open() as world:
-        await world.app.pause("stuck", kind="duty")
+        await world.app.pause("stuck", kind="maintenance")
         job_id = await world.shot(url=HANGING)
         await eventually(world.stuck)
         store = (await world.app.engine()).store
@@ -293,7 +293,7 @@ async def test_a_retry_takes_back_its_own_stuck_job_and_nobody_elses(
     make_world: Callable[..., World],
 ) -> None:  # S2 E30 E33
     async with make_world(stuck_after_sec=1).open() as world:
-        await world.app.pause("stuck", kind="duty")
+        await world.app.pause("stuck", kind="maintenance")
         bobs, anns = await world.shot("bob", f"{HANGING}/bob"), await world.shot(url=f"{HANGING}/ann")
 
         async def both() -> bool:

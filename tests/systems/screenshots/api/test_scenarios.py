@@ -115,7 +115,7 @@ async def test_scenario_2_a_failed_screenshot_is_retried_by_its_owner(
     assert by_hand["by"] == "user:7 (key ann) for user123"
 
 
-async def test_scenario_3_a_stuck_screenshot_is_taken_back_and_retried(
+async def test_scenario_3_a_stuck_screenshot_is_reclaimed_and_retried(
     tmp_path: Path, browser: Browser, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # S4 E30
     monkeypatch.setenv("SCREENSHOTS_ALLOW", f"{web.host}:{web.port}")

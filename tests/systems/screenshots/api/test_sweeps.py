@@ -46,13 +46,13 @@ async def test_a_sweep_takes_back_a_hundred_stuck_jobs_and_comes_every_five_minu
     clock = ManualClock()
     with app_in_memory(made(tmp_path), clock=clock) as app:
         engine = await app.engine()
-        duties = Maintenance(engine)
-        await duties.turn()  # as its worker starts: from here on every five minutes
+        maintenance = Maintenance(engine)
+        await maintenance.turn()  # as its worker starts: from here on every five minutes
         await hold(engine, 250)
         seen = []
         for _ in range(46):
             clock.advance(MINUTE)
-            await duties.turn()
+            await maintenance.turn()
             seen.append(len(await app.stuck(limit=500)))
     # Stuck after 30 minutes: the sweep of minute 30 is a moment too early, the next are those of minute 35, 40 and 45.
     assert seen[:30] == [0] * 30
@@ -74,14 +74,14 @@ async def test_interval_and_batch_of_the_sweep_are_settings(tmp_path: Path) -> N
     )
     with app_in_memory(app, clock=clock):
         engine = await app.engine()
-        duties = Maintenance(engine)
-        await duties.turn()
+        maintenance = Maintenance(engine)
+        await maintenance.turn()
         await hold(engine, 5)
         clock.advance(timedelta(seconds=119))
-        await duties.turn()
+        await maintenance.turn()
         assert len(await app.stuck()) == 5
         clock.advance(timedelta(seconds=1))
-        await duties.turn()
+        await maintenance.turn()
         assert len(await app.stuck()) == 2
 
 
@@ -98,9 +98,9 @@ async def test_jobs_that_are_due_later_are_looked_for_each_second(tmp_path: Path
             return await promote(limit)
 
         engine.store.promote = look  # type: ignore[method-assign]
-        began, duties = clock.monotonic(), Maintenance(engine)
+        began, maintenance = clock.monotonic(), Maintenance(engine)
         for _ in range(5):
-            await duties.turn()
+            await maintenance.turn()
             clock.advance(timedelta(seconds=1))
         assert looks == [0, 1, 2, 3, 4]
 
@@ -118,8 +118,8 @@ async def test_what_is_due_and_not_in_line_after_its_interval_is_told(tmp_path: 
             clock.advance(timedelta(seconds=seconds))
             told.append(await late())
         assert told == [[False, False], [False, True], [True, True]]
-        await app.pause("retries", kind="duty")
+        await app.pause("retries", kind="maintenance")
         assert await late() == [False, False]  # somebody wants it so
-        await app.resume("retries", kind="duty")
+        await app.resume("retries", kind="maintenance")
         await Maintenance(await app.engine()).turn()
         assert await late() == [False, False]

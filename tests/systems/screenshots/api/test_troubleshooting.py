@@ -114,7 +114,7 @@ def test_the_guide_says_what_the_check_of_the_ledger_prints(tmp_path: Path, sqli
 
 async def test_the_commands_of_the_guide_are_answered(make_world: Callable[..., World]) -> None:  # S9 S5
     async with make_world(stuck_after_sec=1).open() as world:
-        await world.app.pause("stuck", kind="duty")
+        await world.app.pause("stuck", kind="maintenance")
         job_id = await world.shot(url="https://example.com/hang/x")
         await eventually(world.stuck)
         commands = re.findall(

@@ -10,7 +10,7 @@ CREATE TABLE holdfast.attempt_log (
 );
 
 -- What was put outside, noted before it is written: as long as there is a row, retention has something to delete.
-CREATE TABLE holdfast.artefact (
+CREATE TABLE holdfast.artifact (
     job_id    uuid NOT NULL,
     epoch     bigint NOT NULL,
     reference text NOT NULL,

@@ -1,6 +1,6 @@
 -- Whether a hold in force stops this duty. Most days there is none: a look at an index of nothing.
 CREATE FUNCTION holdfast.paused(duty text) RETURNS boolean LANGUAGE sql VOLATILE AS
-$$ SELECT EXISTS (SELECT FROM holdfast.hold h WHERE h.kind = 'duty' AND h.name = duty AND h.until > holdfast.clock()) $$;
+$$ SELECT EXISTS (SELECT FROM holdfast.hold h WHERE h.kind = 'maintenance' AND h.name = duty AND h.until > holdfast.clock()) $$;
 
 -- Due at once when it came here, so it waits for its key only: pauses of what is due later do not concern it.
 ALTER TABLE holdfast.deferred ADD at_once boolean NOT NULL DEFAULT false;

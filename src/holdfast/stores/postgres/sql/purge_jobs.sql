@@ -5,7 +5,7 @@ WITH p AS MATERIALIZED (
      WHERE f.finished_at <= holdfast.clock() - $1::interval AND ($2::text IS NULL OR n.task = $2::text)
        AND n.task <> ALL ($4::text[])
        AND NOT EXISTS (SELECT FROM holdfast.dead_letter b WHERE b.job_id = f.job_id)
-       AND NOT EXISTS (SELECT FROM holdfast.artefact a WHERE a.job_id = f.job_id)    -- they are deleted first
+       AND NOT EXISTS (SELECT FROM holdfast.artifact a WHERE a.job_id = f.job_id)    -- they are deleted first
      LIMIT $3::int FOR UPDATE OF f SKIP LOCKED
 ), ids AS MATERIALIZED (SELECT ARRAY(SELECT job_id FROM p) AS a
 ), d1 AS (DELETE FROM holdfast.attempt WHERE job_id = ANY (ARRAY(SELECT unnest(a) FROM ids))

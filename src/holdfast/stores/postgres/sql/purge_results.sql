@@ -3,7 +3,7 @@ WITH p AS MATERIALIZED (
     SELECT f.job_id FROM holdfast.done f JOIN holdfast.job j ON j.id = f.job_id JOIN holdfast.lane n ON n.id = j.lane
      WHERE f.state = 3 AND f.finished_at <= holdfast.clock() - $1::interval AND f.expired_at IS NULL AND ($2::text IS NULL OR n.task = $2::text)
        AND n.task <> ALL ($4::text[])
-       AND NOT EXISTS (SELECT FROM holdfast.artefact a WHERE a.job_id = f.job_id)    -- they are deleted first
+       AND NOT EXISTS (SELECT FROM holdfast.artifact a WHERE a.job_id = f.job_id)    -- they are deleted first
      LIMIT $3::int FOR UPDATE OF f SKIP LOCKED
 ), u AS (
     UPDATE holdfast.done f SET result = NULL, expired_at = holdfast.clock() FROM p WHERE f.job_id = p.job_id

@@ -10,7 +10,7 @@ CREATE TABLE holdfast_attempt_log (
 ) STRICT, WITHOUT ROWID;
 
 -- What was put outside, noted before it is written: as long as there is a row, retention has something to delete.
-CREATE TABLE holdfast_artefact (
+CREATE TABLE holdfast_artifact (
     job       INTEGER NOT NULL,
     epoch     INTEGER NOT NULL,
     reference TEXT NOT NULL,

@@ -1,8 +1,8 @@
 -- When the next deferred job is due, of those that nothing keeps out of the line (see `promote`).
 SELECT min(run_at)
   FROM (SELECT run_at FROM (SELECT run_at FROM holdfast_job WHERE phase = 1 AND (attempt > 0) = 0 ORDER BY run_at LIMIT 1)
-         WHERE NOT EXISTS (SELECT 1 FROM holdfast_hold WHERE kind = 'duty' AND name = 'delayed' AND (until IS NULL OR until > :now))
+         WHERE NOT EXISTS (SELECT 1 FROM holdfast_hold WHERE kind = 'maintenance' AND name = 'delayed' AND (until IS NULL OR until > :now))
         UNION ALL
         SELECT run_at FROM (SELECT run_at FROM holdfast_job WHERE phase = 1 AND (attempt > 0) = 1 ORDER BY run_at LIMIT 1)
-         WHERE NOT EXISTS (SELECT 1 FROM holdfast_hold WHERE kind = 'duty' AND name IN ('delayed', 'retries')
+         WHERE NOT EXISTS (SELECT 1 FROM holdfast_hold WHERE kind = 'maintenance' AND name IN ('delayed', 'retries')
                               AND (until IS NULL OR until > :now)))

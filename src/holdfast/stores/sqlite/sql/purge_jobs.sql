@@ -3,5 +3,5 @@ SELECT j.id FROM holdfast_job j JOIN holdfast_lane l ON l.id = j.lane
  WHERE j.phase IN (3, 4, 5) AND j.phase >= 3 AND (j.expired_at IS NULL) IN (0, 1) AND j.finished_at <= :before AND (:task IS NULL OR l.task = :task)
    AND l.task NOT IN (SELECT value FROM json_each(:but))
    AND NOT EXISTS (SELECT 1 FROM holdfast_dead_letter d WHERE d.job = j.id)
-   AND NOT EXISTS (SELECT 1 FROM holdfast_artefact a WHERE a.job = j.id) -- they are deleted first
+   AND NOT EXISTS (SELECT 1 FROM holdfast_artifact a WHERE a.job = j.id) -- they are deleted first
  LIMIT :limit

@@ -1,0 +1,25 @@
+"""Garbage collection in processes that are ours: a worker creates few reference cycles."""
+
+from __future__ import annotations
+
+import gc
+
+#: New objects before a collection. A thousand jobs create fewer.
+YOUNG_OBJECTS = 10_000
+
+
+def raise_threshold() -> None:
+    """Collect garbage less often, unless the program has turned collection off or already collects less often.
+
+    Imported modules live forever and jobs are freed by their reference counts. With Python's default of 700 new objects a
+    busy worker spends a tenth of its time on collections that find nothing.
+    """
+    young, *older = gc.get_threshold()
+    if young:
+        gc.set_threshold(max(young, YOUNG_OBJECTS), *older)
+
+
+def freeze_imports() -> None:
+    """Exclude all objects that exist now from future collections."""
+    gc.collect()
+    gc.freeze()

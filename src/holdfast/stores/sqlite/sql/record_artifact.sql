@@ -1,0 +1,10 @@
+-- Note what is about to be put outside: under the current lease, or one that was ended by deadline or by a person, because
+-- its result may still come late.
+INSERT INTO holdfast_artifact (job, epoch, reference, name, bytes, at)
+SELECT j.id, :epoch, :reference, :called, :bytes, :now
+  FROM holdfast_job j
+ WHERE j.uid = :uid
+   AND ((j.epoch = :epoch AND j.phase = 2)
+        OR EXISTS (SELECT 1 FROM holdfast_attempt a
+                    WHERE a.job = j.id AND a.epoch = :epoch AND a.outcome IN ('timed_out', 'cancelled')))
+    ON CONFLICT (job, epoch, reference) DO UPDATE SET bytes = excluded.bytes, at = excluded.at
