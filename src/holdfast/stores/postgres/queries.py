@@ -243,11 +243,11 @@ class Queries:
 
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
         condition = _dead_condition(where)
-        sql = f"""SELECT d.fingerprint, l.task, d.reason, count(*) AS count, min(d.at) AS first_at, max(d.at) AS last_at,
+        sql = f"""SELECT d.fingerprint, l.task, d.code, count(*) AS count, min(d.at) AS first_at, max(d.at) AS last_at,
                          (array_agg(d.job_id ORDER BY d.at DESC, d.job_id DESC))[1] AS sample,
                          (array_agg(coalesce(nullif(d.detail, ''), d.message) ORDER BY d.at DESC, d.job_id DESC))[1] AS message
                     {_DEAD} WHERE {condition}
-                   GROUP BY d.fingerprint, l.task, d.reason ORDER BY count DESC, last_at DESC, sample DESC
+                   GROUP BY d.fingerprint, l.task, d.code ORDER BY count DESC, last_at DESC, sample DESC
                    LIMIT {condition.place(limit)}"""
         rows = await self._rows(sql, *condition.parameters)
         return [encoding.dead_letter_group(row, moment) for row in rows]

@@ -264,12 +264,12 @@ class Queries:
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
         condition = _dead_condition(where)
         sql = f"""SELECT * FROM (
-                         SELECT d.fingerprint, l.task, d.reason, coalesce(nullif(d.detail, ''), d.message) AS message,
+                         SELECT d.fingerprint, l.task, d.code, coalesce(nullif(d.detail, ''), d.message) AS message,
                                 j.uid AS sample, count(*) OVER cause AS count, min(d.at) OVER cause AS first_at,
                                 max(d.at) OVER cause AS last_at,
                                 row_number() OVER (cause ORDER BY d.at DESC, j.uid DESC) AS place
                            {_DEAD} WHERE {condition}
-                         WINDOW cause AS (PARTITION BY d.fingerprint, l.task, d.reason))
+                         WINDOW cause AS (PARTITION BY d.fingerprint, l.task, d.code))
                    WHERE place = 1 ORDER BY count DESC, last_at DESC, sample DESC LIMIT {condition.place(limit)}"""
         rows = self._rows(sql, *condition.parameters)
         return [encoding.dead_letter_group(row, moment) for row in rows]

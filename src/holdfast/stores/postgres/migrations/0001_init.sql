@@ -174,7 +174,7 @@ CREATE TABLE holdfast.dead_letter (
     at          timestamptz NOT NULL,
     lane        int NOT NULL,
     attempts    smallint NOT NULL,
-    reason      text NOT NULL,
+    code        text NOT NULL,
     message     text NOT NULL,
     detail      text NOT NULL,
     fingerprint text NOT NULL

@@ -40,7 +40,7 @@ WITH r AS (
            CASE WHEN $3::smallint = 4 THEN x.code END, CASE WHEN $3::smallint = 4 THEN x.message END
       FROM x, q
 ), b AS (
-    INSERT INTO holdfast.dead_letter (job_id, at, lane, attempts, reason, message, detail, fingerprint)
+    INSERT INTO holdfast.dead_letter (job_id, at, lane, attempts, code, message, detail, fingerprint)
     SELECT x.id, q.at, x.lane, x.attempt, x.code, x.message, x.detail, x.fingerprint FROM x, q WHERE $3::smallint = 4
 ), v AS (
     INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id)

@@ -90,7 +90,7 @@ CREATE TABLE holdfast_attempt (
 
 CREATE TABLE holdfast_dead_letter (
     job         INTEGER PRIMARY KEY,
-    reason      TEXT NOT NULL,
+    code        TEXT NOT NULL,
     message     TEXT NOT NULL,
     detail      TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
