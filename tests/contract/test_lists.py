@@ -62,7 +62,7 @@ async def test_every_pair_of_filters_finds_exactly_the_jobs_that_match_both(
 ) -> None:  # E66
     for module in ("sqlite", "postgres"):  # so that pages end before they are full
         for name in ("LOOK_AT", "LOOK_INTO"):
-            monkeypatch.setattr(f"holdfast.stores.{module}.finding.{name}", 5)
+            monkeypatch.setattr(f"holdfast.stores.{module}.search.{name}", 5)
     ids = await some_jobs(world)
     rows = [await world.row(job_id) for job_id in reversed(ids)]
     middle = rows[6].created_at
@@ -95,7 +95,7 @@ async def test_the_engines_own_jobs_are_listed_only_where_they_are_asked_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E66
     for module in ("sqlite", "postgres"):
-        monkeypatch.setattr(f"holdfast.stores.{module}.finding.LOOK_AT", 9)
+        monkeypatch.setattr(f"holdfast.stores.{module}.search.LOOK_AT", 9)
     ids = await some_jobs(world)
     rows = [await world.row(job_id) for job_id in reversed(ids)]
     # One that looks like it, and is a user's: neither case nor a point makes it the engine's.

@@ -188,7 +188,7 @@ async def test_a_page_is_not_empty_because_many_messages_came_last(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("sqlite", "postgres"):
-        monkeypatch.setattr(f"holdfast.stores.{module}.finding.LOOK_AT", 5)
+        monkeypatch.setattr(f"holdfast.stores.{module}.search.LOOK_AT", 5)
     house = new_house(new_app(database_url))
     async with house.app as app:
         mine = await house.enqueue("ann")
