@@ -70,7 +70,7 @@ export interface CheckView {
 export interface DeadLetterGroupView {
   fingerprint: string;
   task: string;
-  reason: string;
+  code: string;
   message: string;
   count: number;
   first_at: string;
@@ -93,7 +93,7 @@ export interface DeadLetterView {
   task: string;
   queue: string;
   owner: string | null;
-  reason: string;
+  code: string;
   message: string;
   /** For engineers; not shown to keys of owners. */
   detail: string | null;
@@ -432,8 +432,8 @@ export interface OperationFilter {
   error_code?: string | null;
   created_after?: string | null;
   created_before?: string | null;
-  /** Of dead letters: the code they were buried with. */
-  reason?: Array<string> | null;
+  /** Of dead letters: the error code of their last attempt. */
+  code?: Array<string> | null;
   /** Of dead letters: their cause. */
   fingerprint?: string | null;
   died_after?: string | null;
@@ -855,7 +855,7 @@ export interface ListOperationsQuery {
 export interface ListDeadLettersQuery {
   task?: Array<string> | string;
   queue?: Array<string> | string;
-  reason?: Array<string> | string;
+  code?: Array<string> | string;
   fingerprint?: string | null;
   owner?: string | null;
   died_after?: string | null;
@@ -873,7 +873,7 @@ export interface ListDeadLettersQuery {
 export interface ListDeadLetterGroupsQuery {
   task?: Array<string> | string;
   queue?: Array<string> | string;
-  reason?: Array<string> | string;
+  code?: Array<string> | string;
   owner?: string | null;
   /** With the engine's own jobs, which are left out unless they are named. */
   internal?: boolean;

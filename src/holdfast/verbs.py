@@ -208,7 +208,7 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
     async def dead_letters(
         self, *, after: str | None = None, limit: int = 50, **where: Any
     ) -> list[DeadLetter]:
-        """By id: `app.dead_letters(task=…, queue=…, reason=…, fingerprint=…, owner=…, ids=…, died_after=…, died_before=…)`.
+        """By id: `app.dead_letters(task=…, queue=…, code=…, fingerprint=…, owner=…, ids=…, died_after=…, died_before=…)`.
         *after* is the id of the last one before; a page that is not full is the last."""
         return await (await self.engine()).dead_letters(dead_letter_filter(**where), after=after, limit=limit)
 

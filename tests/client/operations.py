@@ -57,7 +57,7 @@ def uses(client: Any, live: Live) -> list[Use]:
         Use("get_operation", (operation,)),
         Use("cancel_operation", (operation,)),
         Use("list_dead_letters", given={"task": "refuse"}),
-        Use("list_dead_letter_groups", given={"reason": ["REFUSED"]}),
+        Use("list_dead_letter_groups", given={"code": ["REFUSED"]}),
         Use("get_dead_letter", (letter,)),
         Use("redrive_dead_letter", (letter,)),
         Use("discard_dead_letter", (dead(),), {"reason": "tests"}),

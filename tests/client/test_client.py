@@ -83,7 +83,7 @@ def test_dead_letters_are_listed_grouped_redriven_and_discarded(client: Any) -> 
     first, second = dead(client, owner=owner), dead(client, owner=owner)
     assert {letter.id for letter in client.dead_letters(owner=owner, limit=1)} == {first, second}
     [group] = client.dead_letter_groups(task=["refuse"], owner=owner)
-    assert (group.reason, group.count) == ("REFUSED", 2)
+    assert (group.code, group.count) == ("REFUSED", 2)
     assert client.redrive(first).state == "queued"
     assert client.discard(second, reason="of no use").state == "failed"
     with pytest.raises(errors.NotFound, match="no dead letter"):

@@ -163,7 +163,7 @@ async def test_what_passes_its_deadline_fails_wherever_it_is(world: World) -> No
         assert (await world.kinds(job_id))[-1] == "timed_out"
     assert (await world.row(relaxed)).state is State.QUEUED
     assert (
-        len(await world.store.dead_letters(DeadLetterFilter(reasons=("TIMEOUT",)), after=None, limit=10)) == 2
+        len(await world.store.dead_letters(DeadLetterFilter(codes=("TIMEOUT",)), after=None, limit=10)) == 2
     )
 
 

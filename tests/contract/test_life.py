@@ -98,7 +98,7 @@ async def test_a_buried_job_is_failed_with_a_dead_letter(world: World) -> None: 
     assert (row.state, row.error_code, row.error_message) == (State.FAILED, "NOT_PDF", "NOT_PDF happened")
     assert row.failed_at == row.finished_at
     [letter] = await world.store.dead_letters(DeadLetterFilter(), after=None, limit=10)
-    assert (letter.id, letter.reason, letter.attempts, letter.owner, letter.payload) == (
+    assert (letter.id, letter.code, letter.attempts, letter.owner, letter.payload) == (
         job_id,
         "NOT_PDF",
         1,

@@ -143,7 +143,7 @@ async def test_dead_letters_of_the_engines_own_jobs_are_listed_only_where_they_a
         return {letter.id for letter in letters}
 
     assert await listed() == {user}
-    assert await listed(reasons=("BOOM",)) == {user}
+    assert await listed(codes=("BOOM",)) == {user}
     assert await listed(internal=True) == {user, own}
     assert await listed(tasks=(INTERNAL.task,)) == await listed(queues=(INTERNAL.queue,)) == {own}
     assert await listed(ids=(own,)) == {own}
@@ -208,7 +208,7 @@ async def test_dead_letters_are_counted_and_found_by_when_they_died(world: World
     assert await count(DeadLetterFilter(died_before=second)) == 1
     assert await count(DeadLetterFilter(died_after=second)) == 2
     assert await count(DeadLetterFilter(died_after=first + SECOND, died_before=third)) == 1
-    assert await count(DeadLetterFilter(reasons=("OTHER",))) == 0
+    assert await count(DeadLetterFilter(codes=("OTHER",))) == 0
     assert await count(DeadLetterFilter(ids=(JobId("no-id"),))) == 0
 
 

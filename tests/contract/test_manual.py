@@ -235,7 +235,7 @@ async def test_dead_letters_are_listed_filtered_and_grouped(world: World) -> Non
     page = await world.store.dead_letters(DeadLetterFilter(), after=everything[0].id, limit=1)
     assert [letter.id for letter in page] == [everything[1].id]
     for where in (
-        DeadLetterFilter(reasons=("A",)),
+        DeadLetterFilter(codes=("A",)),
         DeadLetterFilter(owner="a"),
         DeadLetterFilter(ids=tuple(ids[:2])),
     ):
@@ -247,7 +247,7 @@ async def test_dead_letters_are_listed_filtered_and_grouped(world: World) -> Non
         len(await world.store.dead_letters(DeadLetterFilter(fingerprint="cafe"), after=None, limit=10)) == 3
     )
     groups = await world.store.dead_letter_groups(DeadLetterFilter(), 10)
-    assert [(group.reason, group.count) for group in groups] == [("A", 2), ("B", 1)]
+    assert [(group.code, group.count) for group in groups] == [("A", 2), ("B", 1)]
     assert groups[0].sample in ids[:2]
 
 

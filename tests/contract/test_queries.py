@@ -102,5 +102,5 @@ async def test_a_group_of_dead_letters_shows_the_newest(world: World) -> None:  
     assert groups[0].first_at < groups[1].last_at < groups[0].last_at
     assert [g.sample for g in await world.store.dead_letter_groups(DeadLetterFilter(), 1)] == [first]
     await world.store.discard(first, "ann", "known")
-    [group] = await world.store.dead_letter_groups(DeadLetterFilter(reasons=("A",)), 10)
+    [group] = await world.store.dead_letter_groups(DeadLetterFilter(codes=("A",)), 10)
     assert (group.sample, group.message, group.count) == (second, "two", 1)

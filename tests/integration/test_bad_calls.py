@@ -149,4 +149,4 @@ async def test_a_wrong_call_inside_a_handler_fails_the_job_with_one_line(app: Ho
         for why, handle in handles.items():
             [letter] = await app.dead_letters(ids=[handle.id])
             assert re.search(why, letter.detail), letter.detail
-            assert (letter.reason, (await handle.job()).attempt) == ("BAD_CALL", 1)
+            assert (letter.code, (await handle.job()).attempt) == ("BAD_CALL", 1)

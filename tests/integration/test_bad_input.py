@@ -192,7 +192,7 @@ async def test_a_corrupt_payload_is_a_dead_letter_and_the_others_go_on(
             assert await kinds(app, handle.id) == ["queued", "processing", "failed"]
         letters = await app.dead_letters()
     assert {letter.id for letter in letters} == {handle.id for handle in spoilt}
-    assert {letter.reason for letter in letters} == {"PAYLOAD_INVALID"}
+    assert {letter.code for letter in letters} == {"PAYLOAD_INVALID"}
     assert all("stored arguments" in one.detail or "cannot be read" in one.detail for one in letters)
 
 

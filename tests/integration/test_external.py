@@ -106,7 +106,7 @@ async def test_one_that_failed_outside_is_a_dead_letter(app: Holdfast) -> None: 
     with pytest.raises(JobFailed, match="UNREADABLE"):
         await handle.result("10s")
     [dead] = await app.dead_letters()
-    assert (dead.reason, dead.detail) == ("UNREADABLE", "no words in it")
+    assert (dead.code, dead.detail) == ("UNREADABLE", "no words in it")
     await app.retry(handle.id)
     assert (await app.end(handle.id, Done(7), **FIRST)).answer is ReportStatus.STALE  # of the life before
     assert (

@@ -157,13 +157,13 @@ async def test_a_job_is_retried_with_other_arguments() -> None:  # E33, E49, E66
 async def test_dead_letters_are_redriven_and_discarded_once() -> None:  # E32, E66
     one, other = await HOUSE.dead("alice"), await HOUSE.dead("alice")
     letter = (await call("get_dead_letter", job_id=one)).json()
-    assert (letter["reason"], letter["fingerprint"], letter["detail"]) == (
+    assert (letter["code"], letter["fingerprint"], letter["detail"]) == (
         "BOOM",
         "cafe",
         "RuntimeError: boom",
     )
     groups = (await call("list_dead_letter_groups", query={"owner": "alice"})).json()["groups"]
-    assert groups[0]["reason"] == "BOOM"
+    assert groups[0]["code"] == "BOOM"
     assert (await call("redrive_dead_letter", {"to_queue": "slow"}, job_id=one)).status_code == 200
     assert (await HOUSE.app.job(one)).queue == "slow"
     assert (await call("redrive_dead_letter", job_id=one)).status_code == 404

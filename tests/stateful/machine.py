@@ -528,7 +528,7 @@ class Machine(RuleBasedStateMachine):
         assert len(attempts) == len(job.ended) + len(running)
         assert {late.epoch for late in run(self.store.late_results(job.id))} == job.late
         letters = run(self.store.dead_letters(DeadLetterFilter(ids=(job.id,)), after=None, limit=MANY))
-        assert [letter.reason for letter in letters] == ([job.error_code] if job.dead else [])
+        assert [letter.code for letter in letters] == ([job.error_code] if job.dead else [])
         if job.state is State.PROCESSING and job.session is not None:
             session = Session(id=job.session, worker="", ttl=timedelta(minutes=1))
             assert run(self.store.held(session)) == self.model.held(job.session)

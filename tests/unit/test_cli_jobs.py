@@ -201,7 +201,7 @@ def test_the_group_runs_under_typers_own_runner_too(shop: Shop) -> None:
 # -- dead letters -----------------------------------------------------------------------------------------------------
 def test_dead_letters_are_listed_and_filtered(shop: Shop, capsys: Capture) -> None:
     assert len(answer(capsys, shop, "dead", "list")["dead_letters"]) == 3
-    assert len(answer(capsys, shop, "dead", "list", "--reason", "BROKEN")["dead_letters"]) == 1
+    assert len(answer(capsys, shop, "dead", "list", "--code", "BROKEN")["dead_letters"]) == 1
     assert len(answer(capsys, shop, "dead", "list", "--queue", "mail")["dead_letters"]) == 2
     first = answer(capsys, shop, "dead", "list", "--limit", "2")
     second = answer(capsys, shop, "dead", "list", "--limit", "2", "--after", first["next"])
@@ -219,7 +219,7 @@ def test_groups_count_by_cause(shop: Shop, capsys: Capture) -> None:
 
 def test_one_dead_letter_is_shown_or_not_found(shop: Shop, capsys: Capture) -> None:
     [job_id] = shop.ids["other"]
-    assert answer(capsys, shop, "dead", "show", job_id)["reason"] == "BROKEN"
+    assert answer(capsys, shop, "dead", "show", job_id)["code"] == "BROKEN"
     assert "no dead letter has the id" in said(capsys, shop, "dead", "show", shop.ids["hello"][0], code=4)
 
 

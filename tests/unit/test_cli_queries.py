@@ -178,7 +178,7 @@ def test_jobs_and_dead_letters_are_chosen_by_the_same_options(capsys: Capture) -
         assert count(what, "list", "--task", "other") == 0
     assert count("jobs", "list", "--queue", "a,b", "--state", "failed") == 3
     assert (
-        count("dead", "list", "--reason", "UNKNOWN", "--queue", "b") + count("dead", "list", "--reason", "X")
+        count("dead", "list", "--code", "UNKNOWN", "--queue", "b") + count("dead", "list", "--code", "X")
         == 1
     )
     [group] = said(capsys, "dead", "groups", "--queue", "b", "--url", URL)["groups"]
@@ -191,6 +191,6 @@ def test_jobs_and_dead_letters_are_chosen_by_the_same_options(capsys: Capture) -
 def test_the_help_of_a_command_lists_its_filters(capsys: Capture) -> None:  # E67
     assert main(["dead", "redrive", "--help"]) == 0
     shown = capsys.readouterr().out
-    for option in ("--task", "--queue", "--reason", "--fingerprint", "--owner", "--all", "--dry-run"):
+    for option in ("--task", "--queue", "--code", "--fingerprint", "--owner", "--all", "--dry-run"):
         assert option in shown
     assert "--where" not in shown

@@ -33,14 +33,14 @@ AllOption = Annotated[bool, typer.Option("--all", help="All that there are.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say how many.")]
 EVERY_GROUP = 1_000_000
 
-by_filter = filtered("task", "queue", "reason", "fingerprint", "owner", "internal")
+by_filter = filtered("task", "queue", "code", "fingerprint", "owner", "internal")
 
 
 def _meant(where: Where, ids: list[str] | None, everything: bool) -> Where:
     """A move over dead letters names them: by id, by filter, or all by saying so."""
     if not where.keys() - {"internal"} and not ids and not everything:
         raise UsageError(
-            "say which dead letters: ids, --task, --queue, --reason, --fingerprint, --owner or --all"
+            "say which dead letters: ids, --task, --queue, --code, --fingerprint, --owner or --all"
         )
     return {**where, "ids": ids} if ids else where
 
@@ -73,8 +73,8 @@ def list_(
     from holdfast.cli.tables import show_table
 
     show_table(
-        ["id", "task", "queue", "reason", "attempts", "buried", "why"],
-        [(x.id, x.task, x.queue, x.reason, x.attempts, x.at, x.detail or x.message) for x in letters],
+        ["id", "task", "queue", "code", "attempts", "buried", "message"],
+        [(x.id, x.task, x.queue, x.code, x.attempts, x.at, x.detail or x.message) for x in letters],
         empty="No dead letters.",
     )
     if following:
@@ -82,7 +82,7 @@ def list_(
 
 
 @dead.command()
-@filtered("task", "queue", "reason", "owner", "internal")
+@filtered("task", "queue", "code", "owner", "internal")
 def groups(
     *,
     app: AppOption = None,
@@ -103,8 +103,8 @@ def groups(
     from holdfast.cli.tables import show_table
 
     show_table(
-        ["fingerprint", "jobs", "task", "reason", "first", "last", "why"],
-        [(g.fingerprint, f"{g.count:,}", g.task, g.reason, g.first_at, g.last_at, g.message) for g in found],
+        ["fingerprint", "jobs", "task", "code", "first", "last", "message"],
+        [(g.fingerprint, f"{g.count:,}", g.task, g.code, g.first_at, g.last_at, g.message) for g in found],
         empty="No dead letters.",
     )
 

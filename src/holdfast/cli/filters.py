@@ -27,7 +27,7 @@ _OPTIONS: dict[str, Any] = {
     "state": _some("state", "queued, processing, complete, failed or cancelled"),
     "task": _some("task", "Of this task"),
     "queue": _some("queue", "In this queue"),
-    "reason": _some("reason", "Buried with this code"),
+    "code": _some("code", "That failed with this code"),
     "fingerprint": _one("fingerprint", "Of this cause; see `groups`."),
     "owner": _one("owner", "Of this owner."),
     "tag": _one("tag", "With this tag."),

@@ -84,7 +84,7 @@ class OperationFilter(TypedDict, total=False):
     error_code: str | None
     created_after: datetime | None
     created_before: datetime | None
-    reason: list[str] | None  #: Of dead letters: the code they were buried with.
+    code: list[str] | None  #: Of dead letters: the error code of their last attempt.
     fingerprint: str | None  #: Of dead letters: their cause.
     died_after: datetime | None
     died_before: datetime | None
@@ -257,7 +257,7 @@ class ListDeadLettersQuery(TypedDict, total=False):
 
     task: list[str] | str
     queue: list[str] | str
-    reason: list[str] | str
+    code: list[str] | str
     fingerprint: str | None
     owner: str | None
     died_after: datetime | None
@@ -273,7 +273,7 @@ class ListDeadLetterGroupsQuery(TypedDict, total=False):
 
     task: list[str] | str
     queue: list[str] | str
-    reason: list[str] | str
+    code: list[str] | str
     owner: str | None
     internal: bool  #: With the engine's own jobs, which are left out unless they are named.
     limit: int  #: At most this many; a page never holds more than 500.
@@ -383,7 +383,7 @@ class CheckView(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetterGroupView(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     task: str
-    reason: str
+    code: str
     message: str
     count: int
     first_at: datetime
@@ -405,7 +405,7 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     queue: str
     owner: str | None = None
-    reason: str
+    code: str
     message: str
     detail: str | None = None  #: For engineers; not shown to keys of owners.
     fingerprint: str

@@ -365,7 +365,7 @@ class DeadLetter:
     task: str
     queue: str
     owner: str | None
-    reason: str
+    code: str
     message: str
     detail: str
     fingerprint: str
@@ -380,7 +380,7 @@ class DeadLetterGroup:
 
     fingerprint: str
     task: str
-    reason: str
+    code: str
     message: str
     count: int
     first_at: datetime
@@ -435,7 +435,7 @@ class JobFilter:
 class DeadLetterFilter:
     tasks: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
     fingerprint: str | None = None
     owner: str | None = None
     ids: tuple[JobId, ...] = ()

@@ -46,7 +46,7 @@ async def list_dead_letters(
     request: Request,
     task: Some = [],  # noqa: B006 - FastAPI copies it
     queue: Some = [],  # noqa: B006
-    reason: Some = [],  # noqa: B006
+    code: Some = [],  # noqa: B006
     fingerprint: One = None,
     owner: One = None,
     died_after: Moment = None,
@@ -60,7 +60,7 @@ async def list_dead_letters(
     where = DeadLetterFilter(
         tasks=tuple(task),
         queues=tuple(queue),
-        reasons=tuple(reason),
+        codes=tuple(code),
         fingerprint=fingerprint,
         owner=caller.own(owner),
         died_after=died_after,
@@ -91,7 +91,7 @@ async def list_dead_letter_groups(
     request: Request,
     task: Some = [],  # noqa: B006
     queue: Some = [],  # noqa: B006
-    reason: Some = [],  # noqa: B006
+    code: Some = [],  # noqa: B006
     owner: One = None,
     internal: Internal = False,
     limit: LimitQuery = 50,
@@ -99,7 +99,7 @@ async def list_dead_letter_groups(
     where = DeadLetterFilter(
         tasks=tuple(task),
         queues=tuple(queue),
-        reasons=tuple(reason),
+        codes=tuple(code),
         owner=caller_of(request).own(owner),
         internal=internal,
     )

@@ -243,7 +243,7 @@ class DeadLetterView(ResponseModel):
     task: str
     queue: str
     owner: str | None
-    reason: str
+    code: str
     message: str
     detail: str | None = Field(description="For engineers; not shown to keys of owners.")
     fingerprint: str
@@ -265,7 +265,7 @@ class DeadLetterPage(ResponseModel):
 class DeadLetterGroupView(ResponseModel):
     fingerprint: str
     task: str
-    reason: str
+    code: str
     message: str
     count: int
     first_at: datetime

@@ -46,7 +46,7 @@ class OperationFilter(RequestModel):
     error_code: Word | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None
-    reason: Some | None = Field(default=None, description="Of dead letters: the code they were buried with.")
+    code: Some | None = Field(default=None, description="Of dead letters: the error code of their last attempt.")
     fingerprint: Word | None = Field(default=None, description="Of dead letters: their cause.")
     died_after: Moment | None = None
     died_before: Moment | None = None
@@ -58,7 +58,7 @@ class OperationFilter(RequestModel):
 
 
 #: Which filters are of dead letters only, and which of jobs only.
-_OF_DEAD_LETTERS = ("reason", "fingerprint", "died_after", "died_before")
+_OF_DEAD_LETTERS = ("code", "fingerprint", "died_after", "died_before")
 _OF_JOBS = ("state", "tag", "key", "error_code", "created_after", "created_before")
 
 
@@ -81,7 +81,7 @@ class OperationRequest(RequestModel):
     model_config = ConfigDict(json_schema_extra={"allOf": _TOGETHER})
 
     doing: OperationAction = Field(examples=["redrive"])
-    where: OperationFilter = Field(examples=[{"task": ["convert"], "reason": ["NETWORK"]}])
+    where: OperationFilter = Field(examples=[{"task": ["convert"], "code": ["NETWORK"]}])
     rate: Annotated[float, Field(ge=SLOWEST, le=FASTEST), Number] | None = Field(
         default=None, description="At most so many a second."
     )

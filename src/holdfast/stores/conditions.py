@@ -81,7 +81,7 @@ def narrow_dead_letters(condition: Condition, where: DeadLetterFilter) -> None:
     """Over `dead_letter d`, `job j` and `lane l`; ids are looked up differently in each dialect."""
     condition.among("l.task", where.tasks)
     condition.among("l.queue", where.queues)
-    condition.among("d.code", where.reasons)
+    condition.among("d.code", where.codes)
     condition.equal("d.fingerprint", where.fingerprint)
     condition.equal("j.owner", where.owner)
     condition.within("d.at", where.died_after, where.died_before)

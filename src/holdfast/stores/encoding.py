@@ -330,7 +330,7 @@ def dead_letter(row: Row, moment: Moment) -> DeadLetter:
         task=row["task"],
         queue=row["queue"],
         owner=row["owner"],
-        reason=row["code"],
+        code=row["code"],
         message=row["message"],
         detail=row["detail"],
         fingerprint=row["fingerprint"],
@@ -344,7 +344,7 @@ def dead_letter_group(row: Row, moment: Moment) -> DeadLetterGroup:
     return DeadLetterGroup(
         fingerprint=row["fingerprint"],
         task=row["task"],
-        reason=row["code"],
+        code=row["code"],
         message=row["message"],
         count=row["count"],
         first_at=moment(row["first_at"]),

@@ -66,10 +66,10 @@ def assert_dead(
     code: str | None = None,
     count: int | None = None,
 ) -> list[DeadLetter]:
-    """A job like this ended as a dead letter, for this reason (an error *code*) if given. The letters."""
+    """A job like this ended as a dead letter, with this error *code* if given. The letters."""
     __tracebackhide__ = True
     name, wanted = _wanted(app, task, args)
-    where = DeadLetterFilter(tasks=(name,), reasons=(code,) if code else ())
+    where = DeadLetterFilter(tasks=(name,), codes=(code,) if code else ())
     letters = _at_once(_store(app).dead_letters(where, after=None, limit=_MOST))
     found = [letter for letter in letters if wanted.items() <= letter.payload.items()]
     told = _told({"code": code} if code else {})

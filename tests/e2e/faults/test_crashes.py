@@ -80,7 +80,7 @@ async def test_a_job_that_kills_its_worker_ends_as_a_dead_letter(site: Site) -> 
     assert (row.error_code, row.attempt, row.crashes) == ("WORKER_LOST", 2, 2)
     assert await site.kinds(job_id) == ["queued", "processing", "reclaimed", "processing", "failed"]
     [letter] = await site.app.dead_letters()
-    assert (letter.id, letter.reason, letter.attempts) == (job_id, "WORKER_LOST", 2)
+    assert (letter.id, letter.code, letter.attempts) == (job_id, "WORKER_LOST", 2)
     await site.reaches(bystander, "complete")
     assert len(supervisor.told("process.lost")) == 2
     supervisor.signal(signal.SIGTERM)
@@ -107,7 +107,7 @@ async def test_a_job_whose_worker_the_kernel_kills_for_its_memory_ends_as_a_dead
         assert kills >= 2
         assert lost == [-signal.SIGKILL] * kills
     [letter] = await site.app.dead_letters()
-    assert (letter.id, letter.reason, letter.attempts) == (job_id, "WORKER_LOST", 2)
+    assert (letter.id, letter.code, letter.attempts) == (job_id, "WORKER_LOST", 2)
     await site.consistent([job_id, bystander])
 
 

@@ -164,7 +164,7 @@ def test_a_file_that_takes_three_workers_along_is_given_up(site: RunningSite) ->
     job = site.until(job_id)
     assert (job["state"], job["attempt"], job["error_code"]) == ("failed", 3, "UNKNOWN")
     assert [attempt.outcome for attempt in site.attempts(job_id)] == ["reclaimed"] * 3
-    letters = site.command("dead", "list", "--app", "systems.converter.app:app", "--reason", "WORKER_LOST")
+    letters = site.command("dead", "list", "--app", "systems.converter.app:app", "--code", "WORKER_LOST")
     assert job_id[:8] in letters
     assert not list(site.results.glob(f"{job_id}*"))
     assert site.http.post(f"/api/jobs/{job_id}/retry").status_code == 200

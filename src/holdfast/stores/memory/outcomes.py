@@ -99,7 +99,7 @@ def _bury(tables: Tables, job: Job, failure: Failure, kind: Kind, **meta: Any) -
         task=job.lane.task,
         queue=job.lane.queue,
         owner=job.spec.owner,
-        reason=failure.code,
+        code=failure.code,
         message=failure.message,
         detail=failure.detail,
         fingerprint=failure.fingerprint,

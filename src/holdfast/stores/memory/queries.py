@@ -152,19 +152,19 @@ class Queries:
     async def dead_letter_groups(self, where: DeadLetterFilter, limit: int) -> list[DeadLetterGroup]:
         groups: dict[tuple[str, str, str], list[DeadLetter]] = {}
         for letter in self._dead(where):
-            groups.setdefault((letter.fingerprint, letter.task, letter.reason), []).append(letter)
+            groups.setdefault((letter.fingerprint, letter.task, letter.code), []).append(letter)
         found = [
             DeadLetterGroup(
                 fingerprint=fingerprint,
                 task=task,
-                reason=reason,
+                code=code,
                 message=newest.detail or newest.message,
                 count=len(letters),
                 first_at=min(letter.at for letter in letters),
                 last_at=newest.at,
                 sample=newest.id,
             )
-            for (fingerprint, task, reason), letters in groups.items()
+            for (fingerprint, task, code), letters in groups.items()
             for newest in [max(letters, key=lambda letter: (letter.at, letter.id))]
         ]
         return sorted(found, key=lambda group: (group.count, group.last_at, group.sample), reverse=True)[
@@ -256,7 +256,7 @@ def _matches_dead(letter: DeadLetter, where: DeadLetterFilter) -> bool:
         not (hides_internal(where) and is_internal(letter.task))
         and (not where.tasks or letter.task in where.tasks)
         and (not where.queues or letter.queue in where.queues)
-        and (not where.reasons or letter.reason in where.reasons)
+        and (not where.codes or letter.code in where.codes)
         and (where.fingerprint is None or letter.fingerprint == where.fingerprint)
         and (where.owner is None or letter.owner == where.owner)
         and (not where.ids or letter.id in where.ids)
