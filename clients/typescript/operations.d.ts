@@ -357,7 +357,7 @@ export interface MessageView {
   id: string;
   topic: string;
   key: string | null;
-  standing: MessageState;
+  state: MessageState;
   /** That failed. */
   tries: number;
   /** Of the last try, or why it is parked. */
@@ -377,7 +377,7 @@ export interface MessageWithBody {
   id: string;
   topic: string;
   key: string | null;
-  standing: MessageState;
+  state: MessageState;
   /** That failed. */
   tries: number;
   /** Of the last try, or why it is parked. */
@@ -402,7 +402,7 @@ export interface MovedJob {
 export interface MovedMessage {
   id: string;
   /** waiting, parked, or discarded: then it is gone. */
-  standing: string;
+  state: string;
 }
 
 export interface NewKeyView {
@@ -889,7 +889,7 @@ export interface GetDeadLetterQuery {
 export interface ListMessagesQuery {
   topic?: string | null;
   key?: string | null;
-  standing?: MessageState | null;
+  state?: MessageState | null;
   /** `next` of the page before; leave it out at first. */
   cursor?: string | null;
   /** At most this many; a page never holds more than 500. */

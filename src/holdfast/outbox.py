@@ -45,14 +45,14 @@ class OutboxVerbs(ABC):
         self,
         *,
         topic: str | None = None,
-        standing: str | None = None,
+        state: str | None = None,
         key: str | None = None,
         after: int | None = None,
         limit: int = 50,
     ) -> list[Message]:
-        """By number, from the one behind *after* on; *standing* is "waiting", "published" or "parked"."""
+        """By number, from the one behind *after* on; *state* is "waiting", "published" or "parked"."""
         return await (await self.engine()).messages(
-            topic=topic, standing=standing, key=key, after=after, limit=limit
+            topic=topic, state=state, key=key, after=after, limit=limit
         )
 
     async def message(self, message_id: str) -> Message:

@@ -75,7 +75,7 @@ def show_event(event: Event) -> dict[str, Any] | None:
 
 def show_message(message: Any) -> dict[str, Any]:
     """A message of the outbox under the names of G1."""
-    status = {"waiting": "pending", "published": "published", "parked": "failed"}[str(message.standing)]
+    status = {"waiting": "pending", "published": "published", "parked": "failed"}[str(message.state)]
     return {
         "id": message.id,
         "aggregate_id": message.key,

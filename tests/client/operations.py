@@ -103,7 +103,7 @@ def uses(client: Any, live: Live) -> list[Use]:
         Use("remove_webhook", (last,)),
         Use("remove_webhook", (hook,)),
         Use("list_topics"),
-        Use("list_messages", given={"topic": "orders", "standing": "waiting", "limit": 1}),
+        Use("list_messages", given={"topic": "orders", "state": "waiting", "limit": 1}),
         Use("get_message", (message,)),
         Use("park_message", (message,), {"reason": "tests"}),
         Use("replay_message", (message,)),

@@ -54,8 +54,8 @@ async def of(store: Store, message_id: str) -> Message:
     return found
 
 
-async def standing(store: Store, message_id: str) -> MessageState:
-    return (await of(store, message_id)).standing
+async def state_of(store: Store, message_id: str) -> MessageState:
+    return (await of(store, message_id)).state
 
 
 async def drain(store: Store, limit: int = 50, *, strict: bool = False) -> list[str]:

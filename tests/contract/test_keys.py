@@ -170,11 +170,11 @@ async def test_a_key_of_ours_is_nobodys_to_see(world: World) -> None:  # E3a E26
 async def test_a_job_whose_key_is_used_up_says_so(world: World) -> None:  # E26 E28
     first, second, third = await enqueue(world, 3)
     await world.claim(limit=1)
-    waiting = await world.store.standing(second)
+    waiting = await world.store.queue_position(second)
     assert waiting is not None
     assert (waiting.place, waiting.holder) == (Place.LINE, None)
     await world.claim(limit=1)
-    full = await world.store.standing(third)
+    full = await world.store.queue_position(third)
     assert full is not None
     assert full.place is Place.KEY
     assert full.holder in (first, second)

@@ -19,7 +19,7 @@ from tests.contract.outboxes import (
     of,
     publish,
     put_off,
-    standing,
+    state_of,
     take,
 )
 from tests.contract.world import World
@@ -30,7 +30,7 @@ async def test_a_message_is_kept_as_it_was_given(world: World) -> None:  # E44
     await world.store.publish([a_message("one", key="k", body=body)])
     kept = await of(world.store, "one")
     assert (kept.id, kept.topic, kept.key, kept.body, kept.headers) == ("one", TOPIC, "k", body, {"a": "b"})
-    assert (kept.standing, kept.tries, kept.error) == (MessageState.WAITING, 0, None)
+    assert (kept.state, kept.tries, kept.error) == (MessageState.WAITING, 0, None)
     assert (kept.not_before, kept.settled_at) == (None, None)
     assert kept.created_at.tzinfo is not None
     assert await world.store.message("two") is None
@@ -47,7 +47,7 @@ async def test_a_message_is_kept_once_however_often_it_is_sent(world: World) -> 
             [a_message("one")]
         )  # its first answer was eaten, and it is published already
     assert await take(world.store) == []
-    assert await standing(world.store, "one") is MessageState.PUBLISHED
+    assert await state_of(world.store, "one") is MessageState.PUBLISHED
 
 
 async def test_publishing_nothing_does_nothing(world: World) -> None:  # E44
@@ -62,7 +62,7 @@ async def test_a_message_is_taken_by_one_at_a_time(world: World) -> None:  # E44
     [taken] = await take(world.store)
     assert taken.message.not_before is not None
     assert await take(world.store) == []
-    assert await standing(world.store, "1") is MessageState.WAITING
+    assert await state_of(world.store, "1") is MessageState.WAITING
 
 
 async def test_messages_are_taken_by_number_and_no_more_than_wanted(world: World) -> None:  # E44
@@ -108,12 +108,12 @@ async def test_what_was_taken_by_another_since_is_left_alone(world: World) -> No
     taken = await take(world.store)
     assert await world.store.messages_delivered(frozen) == 0
     assert await world.store.put_off_messages(put_off(*frozen, seconds=None)) == 0
-    assert await standing(world.store, "1") is MessageState.WAITING
+    assert await state_of(world.store, "1") is MessageState.WAITING
     assert (await of(world.store, "1")).tries == 0
     assert await world.store.messages_delivered(taken) == 2
     assert await world.store.messages_delivered(frozen) == 0
     assert await world.store.put_off_messages(put_off(*frozen, seconds=1)) == 0
-    assert await standing(world.store, "1") is MessageState.PUBLISHED
+    assert await state_of(world.store, "1") is MessageState.PUBLISHED
 
 
 async def test_what_nobody_took_since_is_published_although_its_time_is_up(world: World) -> None:  # E44
@@ -122,8 +122,8 @@ async def test_what_nobody_took_since_is_published_although_its_time_is_up(world
     await world.advance("31s")
     assert names(await take(world.store, 1)) == ["a1"]  # the others are in line again
     assert await world.store.messages_delivered(late) == 2
-    assert await standing(world.store, "a2") is MessageState.PUBLISHED
-    assert await standing(world.store, "a1") is MessageState.WAITING
+    assert await state_of(world.store, "a2") is MessageState.PUBLISHED
+    assert await state_of(world.store, "a1") is MessageState.WAITING
 
 
 async def test_a_made_up_epoch_publishes_nothing(world: World) -> None:  # E44
@@ -158,7 +158,7 @@ async def test_a_message_that_is_put_off_comes_again_after_its_wait(world: World
     assert await world.store.put_off_messages(put_off(*taken, seconds=40)) == 1
     assert await world.store.put_off_messages(put_off(*taken, seconds=40)) == 1  # its answer was lost
     kept = await of(world.store, "1")
-    assert (kept.tries, kept.error, kept.standing) == (1, "refused", MessageState.WAITING)
+    assert (kept.tries, kept.error, kept.state) == (1, "refused", MessageState.WAITING)
     await world.advance("39s")
     assert await take(world.store) == []
     await world.advance("1s")
@@ -202,7 +202,7 @@ async def test_a_message_that_no_try_can_help_is_parked_with_the_reason(world: W
     for _ in range(2):
         assert await world.store.put_off_messages(put_off(*taken, seconds=None, error="no route")) == 1
     kept = await of(world.store, "1")
-    assert (kept.standing, kept.tries, kept.error) == (MessageState.PARKED, 1, "no route")
+    assert (kept.state, kept.tries, kept.error) == (MessageState.PARKED, 1, "no route")
     assert kept.settled_at is not None
     await world.advance("1d")
     assert await take(world.store) == []
@@ -217,7 +217,7 @@ async def test_a_person_parks_what_waits_and_nothing_else(world: World) -> None:
     assert (await of(world.store, "1")).error == "it is wrong"
     assert await drain(world.store) == ["2"]
     assert not await world.store.park_message("2", "too late")
-    assert await standing(world.store, "2") is MessageState.PUBLISHED
+    assert await state_of(world.store, "2") is MessageState.PUBLISHED
 
 
 async def test_what_left_while_a_person_parked_it_has_left(world: World) -> None:  # E44
@@ -226,9 +226,9 @@ async def test_what_left_while_a_person_parked_it_has_left(world: World) -> None
     for name in ("1", "2"):
         assert await world.store.park_message(name, "stop it")
     assert await world.store.put_off_messages(put_off(one, seconds=1)) == 0
-    assert await standing(world.store, "1") is MessageState.PARKED
+    assert await state_of(world.store, "1") is MessageState.PARKED
     assert await world.store.messages_delivered([two]) == 1
-    assert await standing(world.store, "2") is MessageState.PUBLISHED
+    assert await state_of(world.store, "2") is MessageState.PUBLISHED
 
 
 async def test_a_person_gives_up_what_is_parked_and_nothing_else(world: World) -> None:  # E44
@@ -246,7 +246,7 @@ async def test_a_person_gives_up_what_is_parked_and_nothing_else(world: World) -
     )
     assert await drain(world.store) == ["2"]
     assert not await world.store.discard_messages(["2"], "ann", "too late")
-    assert await standing(world.store, "2") is MessageState.PUBLISHED
+    assert await state_of(world.store, "2") is MessageState.PUBLISHED
     assert await world.store.lags() == []
 
 
@@ -260,7 +260,7 @@ async def test_several_are_given_up_at_once_with_an_event_each(world: World) -> 
     assert await world.store.discard_messages([], "relay", "too late") == 0
     gone = [event.meta["message"] for event in await world.store.events(after=0, limit=10)]
     assert sorted(gone) == ["1", "2"]
-    assert await standing(world.store, "4") is MessageState.PARKED
+    assert await state_of(world.store, "4") is MessageState.PARKED
     assert await drain(world.store) == ["3"]
 
 
@@ -326,11 +326,11 @@ async def test_messages_are_listed_by_number_page_by_page(world: World) -> None:
         return [message.id for message in await world.store.messages(**where)]  # type: ignore[arg-type]
 
     assert await ids(topic="orders") == ["a1", "2", "a3", "4"]
-    assert await ids(standing=MessageState.WAITING) == ["2", "a3", "a5"]
-    assert await ids(standing=MessageState.PUBLISHED) == ["a1"]
-    assert await ids(standing=MessageState.PARKED, topic="orders") == ["4"]
+    assert await ids(state=MessageState.WAITING) == ["2", "a3", "a5"]
+    assert await ids(state=MessageState.PUBLISHED) == ["a1"]
+    assert await ids(state=MessageState.PARKED, topic="orders") == ["4"]
     assert await ids(key="a") == ["a1", "a3", "a5"]
-    assert await ids(key="a", topic="bills", standing=MessageState.WAITING) == ["a5"]
+    assert await ids(key="a", topic="bills", state=MessageState.WAITING) == ["a5"]
     assert await ids(key="z") == []
 
 

@@ -18,7 +18,7 @@ from tests.contract.outboxes import (
     of,
     publish,
     put_off,
-    standing,
+    state_of,
     take,
 )
 from tests.contract.world import World
@@ -180,7 +180,7 @@ async def test_published_and_parked_messages_are_replayed_by_range(world: World)
     replayed = await world.store.replay_messages(TOPIC, numbers["2"], numbers["6"], 10)
     assert replayed == (3, None)  # 5 was not published yet
     kept = await of(world.store, "3")
-    assert (kept.number, kept.standing, kept.tries, kept.error) == (
+    assert (kept.number, kept.state, kept.tries, kept.error) == (
         numbers["3"],
         MessageState.WAITING,
         0,
@@ -190,7 +190,7 @@ async def test_published_and_parked_messages_are_replayed_by_range(world: World)
     [lag] = await world.store.lags()
     assert lag[:3] == (TOPIC, 4, 0)
     assert await drain(world.store) == ["2", "3", "4", "5"]
-    assert await standing(world.store, "6") is MessageState.PUBLISHED
+    assert await state_of(world.store, "6") is MessageState.PUBLISHED
 
 
 async def test_a_replay_counts_as_waiting_from_when_it_was_asked_for(world: World) -> None:  # E44

@@ -135,9 +135,9 @@ async def test_a_job_that_is_kept_out_stands_outside_the_line(world: World) -> N
     await pause(world, RETRIES)
     await world.advance("61s")
     await world.claim()
-    standing = await world.store.standing(tried)
-    assert standing is not None
-    assert standing.place is Place.LATER
+    queue_position = await world.store.queue_position(tried)
+    assert queue_position is not None
+    assert queue_position.place is Place.LATER
 
 
 async def test_the_pause_of_another_duty_keeps_nobody_out(world: World) -> None:  # E27

@@ -15,7 +15,7 @@ CALLS = Lane("default", "convert", "gateway", "eu")
 
 
 async def stands(world: World, job_id: JobId, *scopes: str) -> QueuePosition:
-    found = await world.store.standing(job_id, scopes)
+    found = await world.store.queue_position(job_id, scopes)
     assert found is not None
     return found
 
@@ -120,9 +120,10 @@ async def test_it_tells_how_much_of_a_bound_is_in_use(world: World) -> None:  # 
 
 
 async def test_nobody_stands_where_no_job_is(world: World) -> None:  # E28
-    assert await world.store.standing(JobId("nobody")) is None
+    assert await world.store.queue_position(JobId("nobody")) is None
     assert (
-        await world.store.standing(JobId("0198c5f0-0000-7000-8000-000000000000"), ["queue:default"]) is None
+        await world.store.queue_position(JobId("0198c5f0-0000-7000-8000-000000000000"), ["queue:default"])
+        is None
     )
 
 

@@ -95,7 +95,7 @@ async def test_a_message_is_not_delivered_after_the_deadline_of_its_job(app: Hol
     await app.run_relay(until_idle=True)
     assert await told(app, late.id) == []
     [message] = await told(app, in_time.id)
-    assert message.standing == "published"
+    assert message.state == "published"
     [event] = [event for event in await app.events(limit=100) if event.kind == "discarded"]
     assert (event.meta["message"], event.meta["by"]) == (f"{late.id}.1", "relay")
     assert "deadline" in event.meta["reason"]

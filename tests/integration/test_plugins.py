@@ -295,7 +295,7 @@ async def test_messages_of_a_topic_leave_by_the_transport_that_its_scheme_names(
         await asyncio.sleep(0)
         folder.mkdir()  # it was away
         await asyncio.wait_for(relaying, 20)
-        assert [message.standing for message in await app.messages()] == ["published"] * 3
+        assert [message.state for message in await app.messages()] == ["published"] * 3
     found = {file.name: json.loads(file.read_bytes()) for file in folder.iterdir()}
     assert found == {f"{name}.order": {"order": number} for number, name in enumerate(ids)}
 
@@ -311,7 +311,7 @@ async def test_no_message_is_lost_to_a_transport_that_misbehaves(
         await app.publish("orders", {"order": 1})
         await relayed(app, lambda: bool(lines))
         [message] = await app.messages()
-    assert message.standing == "waiting"
+    assert message.state == "waiting"
     assert {line["plugin"] for line in lines} == {scheme}
     assert lines[0]["instead"] == "its messages wait"
 

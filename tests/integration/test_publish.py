@@ -299,7 +299,7 @@ async def test_a_relay_whose_answers_are_eaten_goes_on_with_what_it_took(
         assert await store.put_off_messages([PutOff(one, None, "no") for one in taken[1:]]) == 2
         assert all(meal.wait(5) for meal in meals)
         zero, one, two = await app.messages()
-        assert [zero.standing, one.standing, two.standing] == ["published", "parked", "parked"]
+        assert [zero.state, one.state, two.state] == ["published", "parked", "parked"]
         assert (one.tries, two.tries) == (1, 1)
 
 
@@ -316,7 +316,7 @@ async def test_people_list_park_and_replay_messages(app: Holdfast) -> None:  # E
         ids = [await app.publish(TOPIC, n) for n in range(3)]
         await app.park_message(ids[0], reason="it is wrong")
         parked = await app.message(ids[0])
-        assert (parked.standing, parked.error) == ("parked", "it is wrong")
+        assert (parked.state, parked.error) == ("parked", "it is wrong")
         with pytest.raises(Conflict, match="is parked already"):
             await app.park_message(ids[0], reason="once more")
         with pytest.raises(UsageError, match="say why"):
@@ -326,7 +326,7 @@ async def test_people_list_park_and_replay_messages(app: Holdfast) -> None:  # E
             await app.park_message(ids[1], reason="too late")
         [lag] = await app.message_lags()
         assert lag == (TOPIC, 0, 1, None)
-        assert [message.id for message in await app.messages(standing="published")] == ids[1:]
+        assert [message.id for message in await app.messages(state="published")] == ids[1:]
         assert await app.replay_messages(TOPIC) == 3
         assert await app.replay_messages(TOPIC) == 0
         with pytest.raises(Conflict, match="waits already"):
@@ -387,7 +387,7 @@ async def test_made_up_names_find_nothing(app: Holdfast, name: str) -> None:  # 
         assert await app.replay_messages(name) == 0
         if name:
             assert await app.messages(topic=name) == await app.messages(key=name) == []
-        for wrong in ({"standing": name or "?"}, {"limit": 0}, {"after": -1}, {"after": 2**63}):
+        for wrong in ({"state": name or "?"}, {"limit": 0}, {"after": -1}, {"after": 2**63}):
             with pytest.raises(UsageError):
                 await app.messages(**wrong)
 
@@ -412,7 +412,7 @@ async def test_what_was_published_long_ago_is_tidied_away_by_the_duties(
             while len(await app.messages()) == 3:
                 await work(app)
         left = await app.messages()
-        assert [(message.body, message.standing) for message in left] == [
+        assert [(message.body, message.state) for message in left] == [
             (b"1", MessageState.PUBLISHED),
             (b"2", MessageState.WAITING),
         ]
@@ -437,7 +437,7 @@ async def test_what_is_published_while_its_twin_is_delivered_is_not_doubled(post
         await moving.commit()
         await again
         await relay.close()
-        assert [message.standing for message in await app.messages()] == ["published"]
+        assert [message.state for message in await app.messages()] == ["published"]
 
 
 def test_an_older_schema_is_named_and_the_transaction_is_left_alone(postgres_url: str) -> None:  # E44

@@ -76,8 +76,8 @@ async def test_everything_arrives_once_and_in_order_of_its_key(app: Holdfast, ta
         by_key[message.key].append(message.number)
     assert len(target.messages) == 130
     assert all(numbers == sorted(numbers) for numbers in by_key.values())
-    assert await app.messages(standing="waiting") == []
-    assert len(await app.messages(standing="published", limit=200)) == 130
+    assert await app.messages(state="waiting") == []
+    assert len(await app.messages(state="published", limit=200)) == 130
 
 
 async def test_one_that_is_refused_holds_up_its_key_and_nobody_else(
@@ -104,7 +104,7 @@ async def test_a_poison_message_is_parked_with_its_reason_and_lets_others_pass( 
         await app.publish(TOPIC, body, key="a")
     await relayed(app)
     assert bodies(target.messages) == ["a2"]
-    [parked] = await app.messages(standing="parked")
+    [parked] = await app.messages(state="parked")
     assert (bodies([parked]), parked.error, parked.tries) == (["a1"], "unroutable: nobody wants it", 1)
     target.clear()
     await app.replay_message(parked.id)
@@ -117,7 +117,7 @@ async def test_tries_are_bounded_and_the_last_error_is_kept(app: Holdfast, targe
     await app.publish(TOPIC, "a")
     await relayed(app)
     [parked] = await app.messages()
-    assert (parked.standing, parked.tries, parked.error) == (MessageState.PARKED, 4, "it is always wrong")
+    assert (parked.state, parked.tries, parked.error) == (MessageState.PARKED, 4, "it is always wrong")
 
 
 async def test_in_a_strict_topic_a_parked_message_holds_up_its_key(app: Holdfast, target: Box) -> None:  # E44
@@ -127,7 +127,7 @@ async def test_in_a_strict_topic_a_parked_message_holds_up_its_key(app: Holdfast
     await relayed(app)
     assert bodies(target.messages) == ["b1"]
     target.clear()
-    [parked] = await app.messages(standing="parked")
+    [parked] = await app.messages(state="parked")
     await app.replay_message(parked.id)
     await relayed(app)
     assert bodies(target.messages) == ["a1", "a2"]
@@ -204,7 +204,7 @@ async def test_a_paused_relay_delivers_nothing_until_it_is_resumed(
     relaying = asyncio.create_task(app.run_relay())
     await asyncio.sleep(0.1)
     assert target.messages == []
-    assert (await app.messages(standing="waiting"))[0].tries == 0
+    assert (await app.messages(state="waiting"))[0].tries == 0
     assert await app.resume("relay", kind="maintenance")
     async with asyncio.timeout(20):
         while bodies(target.messages) != ["kept"]:  # noqa: ASYNC110 - the box tells nobody

@@ -21,7 +21,7 @@ async def test_messages_are_listed_page_by_page_and_shown_with_their_bodies(hous
     binary = await house.app.publish("bills", b"\xff\x00")
     page = (await call("list_messages", query={"topic": "orders", "limit": "2"}, house=house)).json()
     assert [one["id"] for one in page["messages"]] == ids[:2]
-    assert page["messages"][0]["standing"] == "waiting"
+    assert page["messages"][0]["state"] == "waiting"
     assert "body" not in page["messages"][0]
     rest = {"topic": "orders", "limit": "2", "cursor": page["next"]}
     last = (await call("list_messages", query=rest, house=house)).json()
@@ -46,12 +46,12 @@ async def test_a_parked_message_is_replayed_or_discarded_with_the_reason_on_reco
     assert (await call("replay_message", message_id=one, house=house)).status_code == 409
     assert (await call("park_message", {"reason": ""}, message_id=one, house=house)).status_code == 422
     parked = await call("park_message", {"reason": "it is wrong"}, message_id=one, house=house)
-    assert parked.json() == {"id": one, "standing": "parked"}
-    assert (await call("replay_message", message_id=one, house=house)).json()["standing"] == "waiting"
+    assert parked.json() == {"id": one, "state": "parked"}
+    assert (await call("replay_message", message_id=one, house=house)).json()["state"] == "waiting"
     await house.app.park_message(one, reason="no route")
     assert (await call("discard_message", why, message_id=one, house=house)).json() == {
         "id": one,
-        "standing": "discarded",
+        "state": "discarded",
     }
     assert (await call("discard_message", why, message_id=one, house=house)).status_code == 404
     [told] = [event for event in await house.app.events() if event.kind == "discarded"]
@@ -68,4 +68,4 @@ async def test_only_staff_may_discard(house: House, role: Role) -> None:  # E66
         refused = await client.post(f"{API}/messages/{one}/discard", json={"reason": "x"})
         assert refused.status_code == 403
         assert (await client.get(f"{API}/messages")).status_code == (200 if role is Role.VIEWER else 403)
-    assert (await house.app.message(one)).standing == "parked"
+    assert (await house.app.message(one)).state == "parked"

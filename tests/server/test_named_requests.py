@@ -131,9 +131,9 @@ async def everything(house: House) -> list[Any]:
         [(event.kind, event.meta) for event in await app.events()],
         [(key.id, key.revoked_at) for key in await app.keys()],
         await app.webhooks(),
-        [(one.id, one.standing, one.tries) for one in await app.messages()],
+        [(one.id, one.state, one.tries) for one in await app.messages()],
         [(one.id, one.progress) for one in await app.operations()],
-        [(one.id, one.standing) for one in await app.messages()],
+        [(one.id, one.state) for one in await app.messages()],
         await app.counts(internal=True),
         await app.holds(),
     ]

@@ -99,7 +99,7 @@ async def brokers(chance: Random, hints: str, rabbit: RabbitMq | None = None) ->
 
 
 async def undelivered(site: Site) -> list[Message]:
-    return await site.app.messages(standing="waiting", limit=PAGE)
+    return await site.app.messages(state="waiting", limit=PAGE)
 
 
 async def audit_messages(site: Site, rabbit: RabbitMq, events: Iterable[Event], summary: Summary) -> None:
@@ -110,7 +110,7 @@ async def audit_messages(site: Site, rabbit: RabbitMq, events: Iterable[Event], 
     first = {message_id: place for place, message_id in reversed(list(enumerate(arrived)))}
     summary.messages, summary.doubles = len(told), len(arrived) - len(first)
     summary.lost += [f"message {message_id}" for message_id in sorted(told - first.keys())]
-    summary.stuck += [f"message {one.id} is {one.standing}" for one in stored if one.standing != "published"]
+    summary.stuck += [f"message {one.id} is {one.state}" for one in stored if one.state != "published"]
     summary.broken += [f"message {one} is of an end that was undone" for one in sorted(first.keys() - told)]
     by_key: dict[str | None, list[Message]] = defaultdict(list)
     for message in stored:  # by number

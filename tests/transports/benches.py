@@ -44,7 +44,7 @@ def a_message(
         key=key,
         body=body,
         headers=headers or {},
-        standing=MessageState.WAITING,
+        state=MessageState.WAITING,
         tries=0,
         error=None,
         created_at=NOW,

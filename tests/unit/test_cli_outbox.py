@@ -59,7 +59,7 @@ def test_a_message_is_shown_parked_and_replayed(
 ) -> None:
     assert told(capsys, "show", ids[0], "--url", url)["body"] == '{"n":0}'
     parked = told(capsys, "park", ids[0], "--url", url, "--reason", "the customer asked")
-    assert (parked["standing"], parked["error"]) == ("parked", "the customer asked")
+    assert (parked["state"], parked["error"]) == ("parked", "the customer asked")
     assert told(capsys, "lags", "--url", url)["topics"][0] | {"oldest_seconds": 0} == {
         "topic": "orders",
         "waiting": 2,
@@ -69,7 +69,7 @@ def test_a_message_is_shown_parked_and_replayed(
     assert main(["outbox", "park", ids[0], "--url", url, "--reason", "again"]) == CONFLICT
     assert told(capsys, "replay", ids[0], "--url", url) == {"replayed": 1}
     assert told(capsys, "replay", "--topic", "orders", "--url", url) == {"replayed": 0}
-    assert told(capsys, "show", ids[0], "--url", url)["standing"] == "waiting"
+    assert told(capsys, "show", ids[0], "--url", url)["state"] == "waiting"
 
 
 def test_parked_messages_are_discarded(

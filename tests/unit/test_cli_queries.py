@@ -178,8 +178,7 @@ def test_jobs_and_dead_letters_are_chosen_by_the_same_options(capsys: Capture) -
         assert count(what, "list", "--task", "other") == 0
     assert count("jobs", "list", "--queue", "a,b", "--state", "failed") == 3
     assert (
-        count("dead", "list", "--code", "UNKNOWN", "--queue", "b") + count("dead", "list", "--code", "X")
-        == 1
+        count("dead", "list", "--code", "UNKNOWN", "--queue", "b") + count("dead", "list", "--code", "X") == 1
     )
     [group] = said(capsys, "dead", "groups", "--queue", "b", "--url", URL)["groups"]
     assert count("dead", "list", "--fingerprint", group["fingerprint"]) == 3

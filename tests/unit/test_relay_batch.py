@@ -21,7 +21,7 @@ def taken(number: int, key: str | None = None, deadline: str | None = None) -> T
         key=key,
         body=b"",
         headers={} if deadline is None else {DEADLINE: deadline},
-        standing=MessageState.WAITING,
+        state=MessageState.WAITING,
         tries=0,
         error=None,
         created_at=NOON,

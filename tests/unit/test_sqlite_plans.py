@@ -16,7 +16,7 @@ _NAME = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 #: A walk along a whole table of jobs, whatever the statement calls it.
 _WALK = re.compile(r"SCAN (holdfast_job|job|j|o)$")
 #: Their `j` is the one job that is asked about.
-_OWN = {"standing"}
+_OWN = {"queue_position"}
 
 
 def test_no_statement_looks_at_every_job(tmp_path: Path) -> None:  # E54

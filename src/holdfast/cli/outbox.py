@@ -67,8 +67,8 @@ def list_(
     app: AppOption = None,
     url: UrlOption = None,
     topic: TopicOption = None,
-    standing: Annotated[
-        str | None, typer.Option("--standing", help="Only these: waiting, published or parked.")
+    state: Annotated[
+        str | None, typer.Option("--state", help="Only these: waiting, published or parked.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only of this key.")] = None,
     limit: LimitOption = 50,
@@ -78,7 +78,7 @@ def list_(
     """Messages by number."""
 
     async def look(app: Holdfast) -> list[Message]:
-        return await app.messages(topic=topic, standing=standing, key=key, after=after, limit=limit)
+        return await app.messages(topic=topic, state=state, key=key, after=after, limit=limit)
 
     found = ask(app, url, look)
     following = found[-1].number if len(found) == limit else None
@@ -88,9 +88,9 @@ def list_(
     from holdfast.cli.tables import show_table
 
     show_table(
-        ["number", "id", "topic", "key", "standing", "tries", "created", "why"],
+        ["number", "id", "topic", "key", "state", "tries", "created", "error"],
         [
-            (m.number, m.id, m.topic, m.key, m.standing, m.tries + m.unreached, m.created_at, m.error)
+            (m.number, m.id, m.topic, m.key, m.state, m.tries + m.unreached, m.created_at, m.error)
             for m in found
         ],
         empty="No messages.",

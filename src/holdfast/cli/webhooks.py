@@ -32,7 +32,7 @@ def _view(webhook: Webhook) -> dict[str, Any]:
     }
 
 
-def _standing(webhook: Webhook) -> str:
+def _state(webhook: Webhook) -> str:
     if not webhook.is_enabled:
         return f"disabled: {webhook.disabled_reason}"
     return "failing" if webhook.failing_since else "inbound" if webhook.inbound else "enabled"
@@ -66,8 +66,8 @@ def list_(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = Fa
     from holdfast.cli.tables import show_table
 
     show_table(
-        ["id", "standing", "owner", "events", "url", "description"],
-        [(w.id, _standing(w), w.owner, ", ".join(w.events), w.url, w.description) for w in found],
+        ["id", "state", "owner", "events", "url", "description"],
+        [(w.id, _state(w), w.owner, ", ".join(w.events), w.url, w.description) for w in found],
         empty="No webhooks; `holdfast webhooks create URL` makes one.",
     )
 

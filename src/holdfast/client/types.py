@@ -290,7 +290,7 @@ class ListMessagesQuery(TypedDict, total=False):
 
     topic: str | None
     key: str | None
-    standing: MessageState | None
+    state: MessageState | None
     cursor: str | None  #: `next` of the page before; leave it out at first.
     limit: int  #: At most this many; a page never holds more than 500.
 
@@ -597,7 +597,7 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     topic: str
     key: str | None = None
-    standing: str
+    state: str
     tries: int  #: That failed.
     error: str | None = None  #: Of the last try, or why it is parked.
     bytes: int  #: Of its body.
@@ -612,7 +612,7 @@ class MessageWithBody(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     topic: str
     key: str | None = None
-    standing: str
+    state: str
     tries: int  #: That failed.
     error: str | None = None  #: Of the last try, or why it is parked.
     bytes: int  #: Of its body.
@@ -631,7 +631,7 @@ class MovedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 class MovedMessage(msgspec.Struct, frozen=True, kw_only=True):
     id: str
-    standing: str  #: waiting, parked, or discarded: then it is gone.
+    state: str  #: waiting, parked, or discarded: then it is gone.
 
 
 class NewKeyView(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,7 +47,7 @@ class Books(Protocol):
         changes them until the transaction ends. One that is not there is empty, and does not exist."""
 
     async def close(
-        self, job_ids: Collection[JobId], standing: HoldState, now: datetime, *, before: int | None = None
+        self, job_ids: Collection[JobId], state: HoldState, now: datetime, *, before: int | None = None
     ) -> list[CreditHold]:
         """End the open holds of these jobs (of generations *before* one); those that were open. Guarded: of two who close the
         same, one gets it."""

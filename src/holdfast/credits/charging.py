@@ -35,10 +35,10 @@ async def charge(books: Books, price_of: Callable[[str], int], moves: Sequence[M
 
 
 async def _close(
-    books: Books, page: Posting, moves: Iterable[MoveNotice], kinds: Iterable[Kind], standing: HoldState
+    books: Books, page: Posting, moves: Iterable[MoveNotice], kinds: Iterable[Kind], state: HoldState
 ) -> list[CreditHold]:
     ended = [moved.job_id for moved in moves if moved.kind in kinds]
-    return await books.close(ended, standing, page.now) if ended else []
+    return await books.close(ended, state, page.now) if ended else []
 
 
 async def _sales(books: Books, price_of: Callable[[str], int], moves: Sequence[MoveNotice]) -> list[Sale]:
@@ -93,11 +93,9 @@ async def reconcile(books: Books, *, after: int, limit: int) -> tuple[int, int |
     sold = {one.job_id: one for one in await books.sold([hold.job_id for _, hold in held])} if held else {}
     closed: dict[HoldState, list[CreditHold]] = {HoldState.CAPTURED: [], HoldState.RETURNED: []}
     for _, hold in held:
-        standing = hold_state(hold, sold.get(hold.job_id))
-        if standing is not HoldState.HELD:
-            closed[standing] += await books.close(
-                [hold.job_id], standing, page.now, before=hold.generation + 1
-            )
+        state = hold_state(hold, sold.get(hold.job_id))
+        if state is not HoldState.HELD:
+            closed[state] += await books.close([hold.job_id], state, page.now, before=hold.generation + 1)
     await settle(books, page, closed[HoldState.CAPTURED], closed[HoldState.RETURNED])
     return sum(map(len, closed.values())), held[-1][0] if len(held) == limit else None
 

@@ -40,7 +40,7 @@ def explain(facts: Facts) -> Explanation:
 
 # -- a job that does not wait -----------------------------------------------------------------------------------------
 def _running(facts: Facts) -> Explanation:
-    row, now = facts.row, facts.standing.now
+    row, now = facts.row, facts.queue_position.now
     tries = f"attempt {row.attempt} of {row.max_attempts}"
     if row.lease_expires_at is not None and row.lease_expires_at <= now:
         text = f"worker {row.leased_by} was lost in {tries}; the next sweep of any worker takes it back"
@@ -50,7 +50,7 @@ def _running(facts: Facts) -> Explanation:
 
 
 def _ended(facts: Facts) -> Explanation:
-    row, last, now = facts.row, facts.standing.last, facts.standing.now
+    row, last, now = facts.row, facts.queue_position.last, facts.queue_position.now
     at = "" if row.finished_at is None else f" at {moment_of(row.finished_at, now)}"
     tries = f"attempt {row.attempt} of {row.max_attempts}"
     if row.state is State.COMPLETE:
@@ -70,7 +70,7 @@ def _plain(facts: Facts, reason: WaitReason, text: str) -> Explanation:
 
 # -- a job that waits -------------------------------------------------------------------------------------------------
 def _waiting(facts: Facts) -> Explanation:
-    waits, now = list(waits_of(facts)), facts.standing.now
+    waits, now = list(waits_of(facts)), facts.queue_position.now
     decisive = max(waits, key=lambda wait: weight(wait, now))
     return Explanation(
         sentence=sentence(decisive.text + _too_late(facts, decisive)),
@@ -83,12 +83,12 @@ def _waiting(facts: Facts) -> Explanation:
 def _is_too_late(facts: Facts, decisive: Wait) -> bool:
     """Whether its deadline passes before it can start."""
     deadline = facts.row.deadline_at
-    return deadline is not None and deadline < (decisive.until or facts.standing.now)
+    return deadline is not None and deadline < (decisive.until or facts.queue_position.now)
 
 
 def _too_late(facts: Facts, decisive: Wait) -> str:
     """What its deadline adds."""
-    deadline, now = facts.row.deadline_at, facts.standing.now
+    deadline, now = facts.row.deadline_at, facts.queue_position.now
     if deadline is None:
         return ""
     if deadline < now:
@@ -103,22 +103,22 @@ def _too_late(facts: Facts, decisive: Wait) -> str:
 # -- facts ------------------------------------------------------------------------------------------------------------
 def _known(facts: Facts, waits: Sequence[Wait] = ()) -> dict[str, Any]:
     """What is known, by name; what does not apply is left out."""
-    row, standing, guarded = facts.row, facts.standing, facts.dependency
-    last = standing.last
+    row, queue_position, guarded = facts.row, facts.queue_position, facts.dependency
+    last = queue_position.last
     found: dict[str, Any] = {
         "id": row.id,
         "state": row.state,
-        "lane": standing.lane.label,
+        "lane": queue_position.lane.label,
         "queue": row.queue,
         "task": row.task,
         "owner": row.owner,
         "attempt": row.attempt,
         "max_attempts": row.max_attempts,
-        "now": standing.now,
+        "now": queue_position.now,
         "run_at": row.run_at if row.state is State.QUEUED else None,
-        "ahead": standing.ahead,
+        "ahead": queue_position.ahead,
         "key": row.key,
-        "key_holder": standing.holder,
+        "key_holder": queue_position.holder,
         "worker": row.leased_by,
         "error_code": row.error_code,
         "deadline_at": row.deadline_at,

@@ -239,7 +239,7 @@ def _relay(inputs: HealthInputs, limits: Thresholds) -> Check:
         text = f"a message of topic {topic} has waited for {_words(longest)}; run `holdfast relay`, or see its log for why not"
         return Check("relay", Level.WARN, seen, bound, text)
     if parked >= max(limits.parked, 1):
-        text = f"{parked:,} messages are parked: no further try can help; `holdfast outbox list --standing parked` shows why"
+        text = f"{parked:,} messages are parked: no further try can help; `holdfast outbox list --state parked` shows why"
         return Check("relay", Level.WARN, parked, limits.parked, text)
     return Check("relay", Level.PASS, seen, bound, f"messages wait for at most {_words(longest)}")
 

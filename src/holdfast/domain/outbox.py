@@ -94,7 +94,7 @@ class Message:
     key: str | None
     body: bytes
     headers: Mapping[str, str]
-    standing: MessageState
+    state: MessageState
     tries: int  #: that failed
     unreached: int = 0  #: tries that did not reach the target; these do not park it
     error: str | None  #: of the last one, or why it is parked

@@ -80,7 +80,7 @@ class Facts:
     """All that the explanation is made from. Without an app at hand its tasks and limits are not known (*tasks* None)."""
 
     row: JobRow
-    standing: QueuePosition
+    queue_position: QueuePosition
     holds: Sequence[Held] = ()
     workers: Sequence[WorkerRow] = ()
     tasks: Collection[str] | None = None
@@ -114,12 +114,12 @@ def waits_of(facts: Facts) -> Iterator[Wait]:
     yield from _bounded(facts)
     yield from _limited(facts)
     yield from _keyed(facts)
-    if facts.standing.place is Place.LINE or facts.row.run_at <= facts.standing.now:
+    if facts.queue_position.place is Place.LINE or facts.row.run_at <= facts.queue_position.now:
         yield from _in_turn(facts)
 
 
 def _held(facts: Facts) -> Iterator[Wait]:
-    now = facts.standing.now
+    now = facts.queue_position.now
     for held in facts.holds:
         if not _covers(held.scope, facts):
             continue
@@ -133,15 +133,15 @@ def _held(facts: Facts) -> Iterator[Wait]:
 
 
 def _covers(scope: Scope, facts: Facts) -> bool:
-    if scope.kind is not ScopeKind.MAINTENANCE or facts.standing.place is not Place.LATER:
-        return scope.covers(facts.standing.lane)
+    if scope.kind is not ScopeKind.MAINTENANCE or facts.queue_position.place is not Place.LATER:
+        return scope.covers(facts.queue_position.lane)
     return scope.name == "delayed" or (scope.name == "retries" and facts.row.attempt > 0)
 
 
 def _refused(facts: Facts) -> Iterator[Wait]:
     match facts.refusal:
-        case (gate, Hold(until, reason)) if until is None or until > facts.standing.now:
-            ends = "" if until is None else f" until {when(until, facts.standing.now)}"
+        case (gate, Hold(until, reason)) if until is None or until > facts.queue_position.now:
+            ends = "" if until is None else f" until {when(until, facts.queue_position.now)}"
             yield Wait(WaitReason.GATE, f"gate {gate} holds it{ends}: {one_line(reason)}", until)
         case (gate, Reject(reason)):
             yield Wait(WaitReason.GATE, f"gate {gate} will reject it: {one_line(reason)}")
@@ -178,7 +178,7 @@ def _waited_for(facts: Facts) -> Iterator[Wait]:
 
 
 def _broken(facts: Facts) -> Iterator[Wait]:
-    guarded, now = facts.dependency, facts.standing.now
+    guarded, now = facts.dependency, facts.queue_position.now
     if guarded is None or not guarded.holds:
         return
     breaker = guarded.breaker
@@ -201,7 +201,7 @@ _RETRIES = ("retry", "reclaimed")
 
 def _later(facts: Facts) -> Iterator[Wait]:
     """It is due later: by its caller's word, by its policy, or because a worker has put it off."""
-    row, last, now = facts.row, facts.standing.last, facts.standing.now
+    row, last, now = facts.row, facts.queue_position.last, facts.queue_position.now
     if row.run_at <= now:
         return
     at, kind = when(row.run_at, now), _last_kind(facts)
@@ -226,26 +226,26 @@ def _later(facts: Facts) -> Iterator[Wait]:
 
 def _last_kind(facts: Facts) -> str:
     """The last move; by the row where its event was purged."""
-    last, row = facts.standing.last, facts.row
+    last, row = facts.queue_position.last, facts.row
     if last is not None:
         return last.kind
     return "retry" if row.attempt and row.last_failure else "queued"
 
 
 def _why(facts: Facts) -> str:
-    last = facts.standing.last
+    last = facts.queue_position.last
     return one_line(last.meta.get("why") if last else None) or "no reason was given"
 
 
 def _reason_of(facts: Facts) -> WaitReason:
     """What the worker that gave it back called its reason; a newer one may have names that are not known here."""
-    last = facts.standing.last
+    last = facts.queue_position.last
     said = last.meta.get("reason") if last else None
     return WaitReason(said) if said in tuple(WaitReason) else WaitReason.RELEASED
 
 
 def _bounded(facts: Facts) -> Iterator[Wait]:
-    now = facts.standing.now
+    now = facts.queue_position.now
     for bound in facts.bounds:
         scope, use, rate = bound.scope.replace(":", " ", 1), bound.use, bound.rate
         if rate is not None and (wait := use.ahead + rate.per / rate.count - rate.per) > timedelta():
@@ -269,10 +269,10 @@ def _limited(facts: Facts) -> Iterator[Wait]:
 
 
 def _keyed(facts: Facts) -> Iterator[Wait]:
-    if facts.standing.place is Place.KEY:
-        holder = facts.standing.holder
+    if facts.queue_position.place is Place.KEY:
+        holder = facts.queue_position.holder
         who = "another job" if holder is None else f"job {holder}"
-        slots, key = facts.standing.key_slots, facts.row.key
+        slots, key = facts.queue_position.key_slots, facts.row.key
         most = "one runs" if slots == 1 else f"{slots} run"
         if key is not None:
             yield Wait(WaitReason.KEY_BUSY, f"{who} has its key {key!r}, and of one key {most} at a time")
@@ -282,8 +282,8 @@ def _keyed(facts: Facts) -> Iterator[Wait]:
 
 
 def _in_turn(facts: Facts) -> Iterator[Wait]:
-    standing = facts.standing
-    if standing.place is Place.KEY:
+    queue_position = facts.queue_position
+    if queue_position.place is Place.KEY:
         return
     reason, before = WaitReason.IN_LINE, ""
     if _last_kind(facts) in ("released", "snoozed"):
@@ -293,15 +293,17 @@ def _in_turn(facts: Facts) -> Iterator[Wait]:
         reason = (
             WaitReason.TRIAL_FAILED if _reason_of(facts) is WaitReason.TRIAL_FAILED else WaitReason.RELEASED
         )
-    if standing.place is Place.LATER or standing.ahead is None:
+    if queue_position.place is Place.LATER or queue_position.ahead is None:
         yield Wait(reason, f"{before}it is due and on its way into the line")
         return
-    if standing.ahead == 0:
+    if queue_position.ahead == 0:
         text = "it is the first in its line and starts when a worker has room"
     else:
-        many = f"more than {MOST_AHEAD:,}" if standing.ahead >= MOST_AHEAD else f"{standing.ahead:,}"
-        jobs = "job is" if standing.ahead == 1 else "jobs are"
-        text = f"{many} {jobs} ahead of it in its line {standing.lane.label}"
-        if standing.lane.fair:
+        many = (
+            f"more than {MOST_AHEAD:,}" if queue_position.ahead >= MOST_AHEAD else f"{queue_position.ahead:,}"
+        )
+        jobs = "job is" if queue_position.ahead == 1 else "jobs are"
+        text = f"{many} {jobs} ahead of it in its line {queue_position.lane.label}"
+        if queue_position.lane.fair:
             text += ", where owners are served in turn"
     yield Wait(reason, before + text)

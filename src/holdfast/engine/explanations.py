@@ -60,22 +60,22 @@ class Explanations:
 
     async def explain(self, job_id: str) -> Explanation:
         """Why it is not running, and when it is expected to. `UnknownJob` when there is none."""
-        row, standing, caps = await self._seen(named(job_id))
+        row, queue_position, caps = await self._seen(named(job_id))
         if row.state is not State.QUEUED:
-            return explain(Facts(row=row, standing=standing))
+            return explain(Facts(row=row, queue_position=queue_position))
         task = self.tasks.get(row.task)
         return explain(
             Facts(
                 row=row,
-                standing=standing,
+                queue_position=queue_position,
                 holds=await self.store.holds(),
                 workers=await self.store.workers(),
                 tasks=self.tasks or None,
                 external=task is not None and task.policy.execute == "external",
-                dependency=await self._guarded(standing.lane),
-                bounds=[_bound(cap, standing.use) for cap in caps],
+                dependency=await self._guarded(queue_position.lane),
+                bounds=[_bound(cap, queue_position.use) for cap in caps],
                 windows=None if task is None else task.policy.retry.windows,
-                refusal=self._refusal(row, standing),
+                refusal=self._refusal(row, queue_position),
             )
         )
 
@@ -89,11 +89,11 @@ class Explanations:
             caps = self.admission.caps(
                 Lane(row.queue, row.task), None if task is None else task.policy.limits
             )
-            standing = await self.store.standing(job_id, [cap.scope for cap in caps])
-            if standing is None:
+            queue_position = await self.store.queue_position(job_id, [cap.scope for cap in caps])
+            if queue_position is None:
                 break
-            if (row.state is State.QUEUED) == (standing.place is not None) or look == LOOKS - 1:
-                return row, standing, caps
+            if (row.state is State.QUEUED) == (queue_position.place is not None) or look == LOOKS - 1:
+                return row, queue_position, caps
         raise UnknownJob(job_id)
 
     async def _guarded(self, lane: Lane) -> Guarded | None:
@@ -111,11 +111,11 @@ class Explanations:
             callers=state_of_dependency.callers,
         )
 
-    def _refusal(self, row: JobRow, standing: QueuePosition) -> GateRefusal | None:
+    def _refusal(self, row: JobRow, queue_position: QueuePosition) -> GateRefusal | None:
         """What the gates of plug-ins would say of its next attempt."""
         asking = GateRequest(
-            lane=standing.lane,
-            now=standing.now,
+            lane=queue_position.lane,
+            now=queue_position.now,
             owner=row.owner,
             key=row.key,
             attempt=row.attempt + 1,

@@ -75,7 +75,7 @@ class OutboxStore(Protocol):
         self,
         *,
         topic: str | None = None,
-        standing: MessageState | None = None,
+        state: MessageState | None = None,
         key: str | None = None,
         after: int | None = None,
         limit: int = 50,

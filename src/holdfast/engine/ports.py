@@ -362,7 +362,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
     # -- looking ----------------------------------------------------------------------------------------------------
     async def job(self, job_id: JobId) -> JobRow | None: ...
 
-    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
+    async def queue_position(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
         """Where it stands in its lane, and how much of the bounds of these *scopes* is in use (`Cap.scope`). One look, so
         that all of it was true at once."""
 

@@ -83,19 +83,19 @@ class OutboxActions:
         self,
         *,
         topic: str | None = None,
-        standing: str | None = None,
+        state: str | None = None,
         key: str | None = None,
         after: int | None = None,
         limit: int = 50,
     ) -> list[Message]:
-        if standing is not None and standing not in tuple(MessageState):
-            raise UsageError(f"standing is {str(standing)[:40]!r}; it is one of {', '.join(MessageState)}")
+        if state is not None and state not in tuple(MessageState):
+            raise UsageError(f"state is {str(state)[:40]!r}; it is one of {', '.join(MessageState)}")
         for name in (topic, key):
             if name is not None and not _can_be_asked_for(name):
                 return []
         return await self.store.messages(
             topic=topic,
-            standing=None if standing is None else MessageState(standing),
+            state=None if state is None else MessageState(state),
             key=key,
             after=None if after is None else whole("after", after, 0, LARGEST_NUMBER),
             limit=whole("limit", limit, 1, 10_000),
@@ -135,7 +135,7 @@ class OutboxActions:
         message = await self.message(message_id)
         if not await self.store.park_message(message.id, reason):
             message = await self.message(message_id)
-            raise Conflict(f"the message {message_id} is {message.standing} already")
+            raise Conflict(f"the message {message_id} is {message.state} already")
 
     async def discard_message(self, message_id: str, *, reason: str, by: str) -> None:
         """Give a parked message up, for good. `Conflict` when it is not parked."""
@@ -143,9 +143,7 @@ class OutboxActions:
         message = await self.message(message_id)
         if not await self.store.discard_messages([message.id], by, reason):
             message = await self.message(message_id)
-            raise Conflict(
-                f"the message {message_id} is {message.standing}; only a parked one can be discarded"
-            )
+            raise Conflict(f"the message {message_id} is {message.state}; only a parked one can be discarded")
 
     async def message_lags(self) -> list[Lag]:
         return await self.store.lags()

@@ -32,7 +32,7 @@ class MessageView(ResponseModel):
     id: str
     topic: str
     key: str | None
-    standing: MessageState
+    state: MessageState
     tries: int = Field(description="That failed.")
     error: str | None = Field(description="Of the last try, or why it is parked.")
     bytes: int = Field(description="Of its body.")
@@ -65,9 +65,7 @@ class Topics(ResponseModel):
 
 class MovedMessage(ResponseModel):
     id: str
-    standing: str = Field(
-        description="waiting, parked, or discarded: then it is gone.", examples=["discarded"]
-    )
+    state: str = Field(description="waiting, parked, or discarded: then it is gone.", examples=["discarded"])
 
 
 routes = router("messages")
@@ -106,15 +104,15 @@ async def list_messages(
     request: Request,
     topic: One = None,
     key: One = None,
-    standing: Annotated[MessageState | None, Query()] = None,
+    state: Annotated[MessageState | None, Query()] = None,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> Response:
-    of, most = ("messages", topic, key, standing, caller_of(request).owner), capped(limit)
+    of, most = ("messages", topic, key, state, caller_of(request).owner), capped(limit)
     app, door = app_of(request), context_of(request)
     shown, upcoming = await door.renderer.page(
         lambda after, limit: app.messages(
-            topic=topic, key=key, standing=standing, after=None if after is None else int(after), limit=limit
+            topic=topic, key=key, state=state, after=None if after is None else int(after), limit=limit
         ),
         _view,
         lambda one: str(one.number),
@@ -143,7 +141,7 @@ async def get_message(request: Request, message_id: MessagePath) -> Response:
 )
 async def replay_message(request: Request, message_id: MessagePath) -> Response:
     await _known(app_of(request).replay_message(message_id))
-    return answer({"id": message_id, "standing": MessageState.WAITING})
+    return answer({"id": message_id, "state": MessageState.WAITING})
 
 
 @routes.post(
@@ -154,7 +152,7 @@ async def replay_message(request: Request, message_id: MessagePath) -> Response:
 )
 async def park_message(request: Request, message_id: MessagePath, body: DiscardRequest) -> Response:
     await _known(app_of(request).park_message(message_id, reason=body.reason))
-    return answer({"id": message_id, "standing": MessageState.PARKED})
+    return answer({"id": message_id, "state": MessageState.PARKED})
 
 
 @routes.post(
@@ -166,7 +164,7 @@ async def park_message(request: Request, message_id: MessagePath, body: DiscardR
 async def discard_message(request: Request, message_id: MessagePath, body: DiscardRequest) -> Response:
     by = caller_of(request).name
     await _known(app_of(request).discard_message(message_id, reason=body.reason, by=by))
-    return answer({"id": message_id, "standing": "discarded"})
+    return answer({"id": message_id, "state": "discarded"})
 
 
 async def _known(found: Awaitable[T]) -> T:
@@ -182,7 +180,7 @@ def _view(message: Message) -> dict[str, Any]:
         "id": message.id,
         "topic": message.topic,
         "key": message.key,
-        "standing": message.standing,
+        "state": message.state,
         "tries": message.tries,
         "error": message.error,
         "bytes": len(message.body),

@@ -46,7 +46,9 @@ class OperationFilter(RequestModel):
     error_code: Word | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None
-    code: Some | None = Field(default=None, description="Of dead letters: the error code of their last attempt.")
+    code: Some | None = Field(
+        default=None, description="Of dead letters: the error code of their last attempt."
+    )
     fingerprint: Word | None = Field(default=None, description="Of dead letters: their cause.")
     died_after: Moment | None = None
     died_before: Moment | None = None

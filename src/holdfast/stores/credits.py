@@ -102,12 +102,12 @@ class SqlBooks(CreditLooks):
         return wallets
 
     async def close(
-        self, job_ids: Collection[JobId], standing: HoldState, now: datetime, *, before: int | None = None
+        self, job_ids: Collection[JobId], state: HoldState, now: datetime, *, before: int | None = None
     ) -> list[CreditHold]:
         rows = await self._run(
             "UPDATE holdfast.credit_hold SET standing = $2::text, settled_at = $3::timestamptz"
             " WHERE job = ANY ($1::text[]) AND standing = 'held' AND generation < $4::bigint"
-            f" RETURNING {HOLD}", list(job_ids), str(standing), now, 1 << 40 if before is None else before,
+            f" RETURNING {HOLD}", list(job_ids), str(state), now, 1 << 40 if before is None else before,
         )  # fmt: skip
         return [self._hold(row) for row in rows]
 

@@ -19,7 +19,7 @@ class Line(IntEnum):
     PUBLISHED = 4
 
 
-_STANDING = {Line.PARKED: MessageState.PARKED, Line.PUBLISHED: MessageState.PUBLISHED}
+_STATES = {Line.PARKED: MessageState.PARKED, Line.PUBLISHED: MessageState.PUBLISHED}
 
 
 def message_columns(message: NewMessage) -> tuple[str, str, str | None, bytes, str]:
@@ -35,7 +35,7 @@ def message(row: Row, moment: Moment) -> Message:
         key=row["key"],
         body=row["body"],
         headers=from_json(row["headers"]),
-        standing=_STANDING.get(row["line"], MessageState.WAITING),
+        state=_STATES.get(row["line"], MessageState.WAITING),
         tries=row["tries"],
         unreached=row["unreached"],
         error=row["error"],
@@ -50,6 +50,6 @@ def discarded(message_id: str, topic: str, error: str | None, by: str, reason: s
     return {"message": message_id, "topic": topic, "error": error or "", "by": by, "reason": reason}
 
 
-def lines_of(standing: MessageState) -> Sequence[Line]:
+def lines_of(state: MessageState) -> Sequence[Line]:
     """The lines that people know by one word."""
-    return [line for line in Line if _STANDING.get(line, MessageState.WAITING) is standing]
+    return [line for line in Line if _STATES.get(line, MessageState.WAITING) is state]

@@ -248,5 +248,5 @@ async def test_a_message_is_stored_once_and_marked_once(eaten: Site, postgres_pr
     marked = postgres_proxy.eat_answer("SELECT")
     await store.messages_delivered([one])
     assert marked.is_set()
-    assert await outboxes.standing(store, "a1") == "published"
+    assert await outboxes.state_of(store, "a1") == "published"
     assert await outboxes.take(store) == []

@@ -114,7 +114,7 @@ async def drained(broker: RabbitMq) -> list[str]:
 
 async def all_published(app: Holdfast, seconds: float = 40) -> None:
     async def done() -> bool:
-        return not await app.messages(standing="waiting", limit=1)
+        return not await app.messages(state="waiting", limit=1)
 
     await eventually(done, "everything to be published", seconds)
 
@@ -124,7 +124,7 @@ async def test_a_broker_that_is_killed_under_load_loses_nothing(broker: RabbitMq
         ids = [await app.publish(TOPIC, {"n": n}, key=str(n % 20)) for n in range(300)]
 
         async def some() -> list[Message]:
-            return await app.messages(standing="published", limit=1)
+            return await app.messages(state="published", limit=1)
 
         await eventually(some, "the first to be published")
         await asyncio.to_thread(broker.kill)
@@ -168,11 +168,11 @@ async def test_a_memory_alarm_puts_off_and_does_not_hang(broker: RabbitMq, url: 
             ids = [await app.publish(TOPIC, {"n": n}) for n in range(120)]
 
             async def told() -> bool:
-                waiting = await app.messages(standing="waiting", limit=200)
+                waiting = await app.messages(state="waiting", limit=200)
                 return any("alarm" in (one.error or "") for one in waiting)
 
             await eventually(told, "the alarm to be told of")
-            assert all(one.tries == 0 for one in await app.messages(standing="waiting", limit=200))
+            assert all(one.tries == 0 for one in await app.messages(state="waiting", limit=200))
         finally:
             await asyncio.to_thread(broker.ctl, "set_vm_memory_high_watermark", "absolute", "1GB")
         await all_published(app)
@@ -190,7 +190,7 @@ async def test_an_unroutable_message_is_parked_with_its_reason(broker: RabbitMq,
             lost = await app.publish(TOPIC, "nobody hears it", key="k")
 
             async def parked() -> list[Message]:
-                return await app.messages(standing="parked")
+                return await app.messages(state="parked")
 
             [message] = await eventually(parked, "the message to be parked")
             assert message.id == lost
@@ -229,7 +229,7 @@ async def test_a_relay_that_is_killed_before_it_marks_leaves_its_messages_to_ano
         with relay_process(url, broker.url(), log, RELAY_DIES="1") as mortal:
             await eventually(lambda: mortal.poll() is not None, "the relay to die")
             assert mortal.returncode == -9, log.read_text()
-        assert len(await app.messages(standing="waiting")) == 3
+        assert len(await app.messages(state="waiting")) == 3
         with relay_process(url, broker.url(), tmp_path / "second.log"):
             await all_published(app)
     arrived = await drained(broker)

@@ -107,10 +107,10 @@ async def test_a_submission_and_its_message_are_stored_together_under_the_names_
     assert set(message) == {
         "id", "aggregate_id", "message_type", "payload", "status", "created_at", "processed_at", "retry_count", "error_message",
     }  # fmt: skip
-    gone = replace(stored, standing=MessageState.PUBLISHED, settled_at=stored.created_at)
+    gone = replace(stored, state=MessageState.PUBLISHED, settled_at=stored.created_at)
     assert show_message(gone)["status"] == "published"
     assert show_message(gone)["processed_at"] == message["created_at"]
-    parked = show_message(replace(stored, standing=MessageState.PARKED, tries=3, error="nobody wants it"))
+    parked = show_message(replace(stored, state=MessageState.PARKED, tries=3, error="nobody wants it"))
     assert [parked[name] for name in ("status", "retry_count", "error_message")] == [
         "failed",
         3,

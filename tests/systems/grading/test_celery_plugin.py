@@ -150,7 +150,7 @@ async def test_a_stock_worker_begins_nothing_after_the_deadline(url: str, tmp_pa
         late = await ship.options(deadline="500ms").enqueue(1)
         await app.run_relay(until_idle=True)
         [message] = await app.messages(topic="shop.tasks")
-        assert message.standing == "published"
+        assert message.state == "published"
         sweeping = asyncio.create_task(app.run_maintenance())
         with pytest.raises(JobFailed, match="TIMEOUT"):
             await late.result("20s")

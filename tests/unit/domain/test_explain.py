@@ -65,19 +65,19 @@ def a_row(**values: Any) -> JobRow:
 
 def in_line(ahead: int = 0, kind: str = "queued", lane: Lane = LANE, **meta: Any) -> Facts:
     """A job in line, first in it or not, with a worker."""
-    standing = QueuePosition(
+    queue_position = QueuePosition(
         lane=lane, place=Place.LINE, now=NOW, ahead=ahead, last=LastMove(kind, NOW - SECOND, 1, meta)
     )
-    return Facts(row=a_row(), standing=standing, workers=[WORKER], tasks={"send"})
+    return Facts(row=a_row(), queue_position=queue_position, workers=[WORKER], tasks={"send"})
 
 
 def later(kind: str, by: timedelta = MINUTE, attempt: int = 1, **meta: Any) -> Facts:
     """A job that is due later, because of its last move."""
-    standing = QueuePosition(
+    queue_position = QueuePosition(
         lane=LANE, place=Place.LATER, now=NOW, last=LastMove(kind, NOW - SECOND, attempt, meta)
     )
     row = a_row(run_at=NOW + by, attempt=attempt)
-    return Facts(row=row, standing=standing, workers=[WORKER], tasks={"send"})
+    return Facts(row=row, queue_position=queue_position, workers=[WORKER], tasks={"send"})
 
 
 def hold(
@@ -129,7 +129,7 @@ def test_a_retry_says_which_attempt_failed_and_with_what() -> None:  # E28
 def test_a_retry_whose_event_was_purged_is_told_from_the_row() -> None:  # E28
     facts = later("retry")
     row = replace(facts.row, last_failure={"code": "BOOM"})
-    facts = replace(facts, row=row, standing=replace(facts.standing, last=None))
+    facts = replace(facts, row=row, queue_position=replace(facts.queue_position, last=None))
     assert "failed with BOOM" in told(facts, WaitReason.RETRY, NOW + MINUTE)
 
 
@@ -263,11 +263,11 @@ def test_a_rate_says_when_the_next_may_start() -> None:  # E26 E28
 
 
 def test_a_busy_key_says_who_has_it() -> None:  # E28
-    standing = QueuePosition(lane=LANE, place=Place.KEY, now=NOW, holder=JobId("job-0"))
-    facts = replace(in_line(), standing=standing, row=a_row(key="account-7"))
+    queue_position = QueuePosition(lane=LANE, place=Place.KEY, now=NOW, holder=JobId("job-0"))
+    facts = replace(in_line(), queue_position=queue_position, row=a_row(key="account-7"))
     sentence = told(facts, WaitReason.KEY_BUSY)
     assert sentence == "Job job-0 has its key 'account-7', and of one key one runs at a time."
-    told(replace(facts, standing=replace(standing, holder=None)), WaitReason.KEY_BUSY)
+    told(replace(facts, queue_position=replace(queue_position, holder=None)), WaitReason.KEY_BUSY)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_whoever_waits_without_an_end_is_told_how_long_he_has() -> None:  # E28 
 def ended(state: State, kind: str = "", **values: Any) -> Facts:
     row = a_row(state=state, attempt=2, finished_at=NOW - MINUTE, **values)
     last = LastMove(kind or state, NOW - MINUTE, 2, {"by": "ann", "reason": "a mistake"})
-    return Facts(row=row, standing=QueuePosition(lane=LANE, place=None, now=NOW, last=last))
+    return Facts(row=row, queue_position=QueuePosition(lane=LANE, place=None, now=NOW, last=last))
 
 
 def test_a_job_that_runs_says_where_and_since_when() -> None:  # E28

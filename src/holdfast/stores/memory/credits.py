@@ -72,7 +72,7 @@ class MemoryBooks:
         return found
 
     async def close(
-        self, job_ids: Collection[JobId], standing: HoldState, now: datetime, *, before: int | None = None
+        self, job_ids: Collection[JobId], state: HoldState, now: datetime, *, before: int | None = None
     ) -> list[CreditHold]:
         closed = []
         for key, (hold, was) in self._kept.holds.items():
@@ -81,7 +81,7 @@ class MemoryBooks:
                 and hold.job_id in job_ids
                 and (before is None or hold.generation < before)
             ):
-                self._kept.holds[key] = (hold, standing)
+                self._kept.holds[key] = (hold, state)
                 closed.append(hold)
         return closed
 
@@ -103,8 +103,8 @@ class MemoryBooks:
     async def holds(self, *, after: int, limit: int) -> list[tuple[int, CreditHold]]:
         held = [
             (number, hold)
-            for number, (hold, standing) in enumerate(self._kept.holds.values(), 1)
-            if standing is HoldState.HELD and number > after
+            for number, (hold, state) in enumerate(self._kept.holds.values(), 1)
+            if state is HoldState.HELD and number > after
         ]
         return held[:limit]
 
@@ -152,7 +152,7 @@ class MemoryBooks:
         usable = replace(wallet, grants=grants).usable(now)
         available = sum(grant.remaining for grant in usable)
         held = [
-            hold for hold, standing in self._kept.holds.values() if standing is HoldState.HELD and hold.account == name
+            hold for hold, state in self._kept.holds.values() if state is HoldState.HELD and hold.account == name
         ]  # fmt: skip
         return Account(
             id=name, paid_by=wallet.paid_by, available=available, reserved=sum(hold.price for hold in held),

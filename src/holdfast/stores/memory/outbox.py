@@ -59,7 +59,7 @@ class Outbox(ABC):
                 key=new.key,
                 body=bytes(new.body),
                 headers=dict(new.headers),
-                standing=MessageState.WAITING,
+                state=MessageState.WAITING,
                 tries=0,
                 error=None,
                 created_at=now,
@@ -96,10 +96,10 @@ class Outbox(ABC):
         blocked: set[tuple[str, str | None]] = set()
         for kept in self._in_order():
             message = kept.message
-            if message.topic not in topics or message.standing is MessageState.PUBLISHED:
+            if message.topic not in topics or message.state is MessageState.PUBLISHED:
                 continue
             key = message.topic, message.key
-            if message.standing is MessageState.PARKED:
+            if message.state is MessageState.PARKED:
                 if topics[message.topic]:
                     blocked.add(key)
             elif not _is_due(message, now):
@@ -119,7 +119,7 @@ class Outbox(ABC):
         kept = self._held(taken)
         if kept is None:
             return False
-        if kept.message.standing is not MessageState.PUBLISHED:
+        if kept.message.state is not MessageState.PUBLISHED:
             self._settle(kept, MessageState.PUBLISHED, kept.message.error)
         return True
 
@@ -129,7 +129,7 @@ class Outbox(ABC):
     def _put_off(self, failed: PutOff) -> bool:
         kept = self._held(failed.taken)
         if kept is None or (
-            kept.message.standing is not MessageState.WAITING and kept.failed_epoch != kept.epoch
+            kept.message.state is not MessageState.WAITING and kept.failed_epoch != kept.epoch
         ):
             return False
         if kept.failed_epoch == kept.epoch:
@@ -153,9 +153,9 @@ class Outbox(ABC):
         kept = self._outbox.get(taken.message.number)
         return kept if kept is not None and kept.epoch == taken.epoch else None
 
-    def _settle(self, kept: _Kept, standing: MessageState, error: str | None) -> None:
+    def _settle(self, kept: _Kept, state: MessageState, error: str | None) -> None:
         now = self._outbox_clock.now()
-        kept.message = replace(kept.message, standing=standing, error=error, not_before=None, settled_at=now)
+        kept.message = replace(kept.message, state=state, error=error, not_before=None, settled_at=now)
         self._outbox_bell.set()  # for those that were behind it
 
     async def next_message(self, topics: Collection[str]) -> timedelta | None:
@@ -164,9 +164,9 @@ class Outbox(ABC):
         ahead: timedelta | None = None
         for kept in self._in_order():
             message = kept.message
-            if message.topic not in topics or message.standing is MessageState.PUBLISHED:
+            if message.topic not in topics or message.state is MessageState.PUBLISHED:
                 continue
-            is_parked = message.standing is MessageState.PARKED
+            is_parked = message.state is MessageState.PARKED
             if is_parked and not self._outbox_strict.get(message.topic):
                 continue
             if message.key is not None:
@@ -193,7 +193,7 @@ class Outbox(ABC):
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def park_message(self, message_id: str, reason: str) -> bool:
         kept = self._outbox.get(self._outbox_ids.get(message_id, 0))
-        if kept is None or kept.message.standing is not MessageState.WAITING:
+        if kept is None or kept.message.state is not MessageState.WAITING:
             return False
         self._settle(kept, MessageState.PARKED, reason)
         return True
@@ -203,7 +203,7 @@ class Outbox(ABC):
 
     def _discard(self, message_id: str, by: str, reason: str) -> bool:
         kept = self._outbox.get(self._outbox_ids.get(message_id, 0))
-        if kept is None or kept.message.standing is not MessageState.PARKED:
+        if kept is None or kept.message.state is not MessageState.PARKED:
             return False
         del self._outbox[kept.message.number], self._outbox_ids[message_id]
         self._tell(
@@ -217,13 +217,13 @@ class Outbox(ABC):
             kept
             for kept in self._in_order()
             if kept.message.topic == topic
-            and kept.message.standing is not MessageState.WAITING
+            and kept.message.state is not MessageState.WAITING
             and first <= kept.message.number <= last
         ][:limit]
         for kept in ended:
             kept.since, kept.epoch = self._outbox_clock.now(), kept.epoch + 1
             kept.message = replace(
-                kept.message, standing=MessageState.WAITING, tries=0, unreached=0, error=None, settled_at=None
+                kept.message, state=MessageState.WAITING, tries=0, unreached=0, error=None, settled_at=None
             )
         self._outbox_bell.set()
         largest = ended[-1].message.number if ended else last
@@ -234,7 +234,7 @@ class Outbox(ABC):
         self,
         *,
         topic: str | None = None,
-        standing: MessageState | None = None,
+        state: MessageState | None = None,
         key: str | None = None,
         after: int | None = None,
         limit: int = 50,
@@ -244,7 +244,7 @@ class Outbox(ABC):
             for kept in self._in_order()
             if kept.message.number > (after or 0)
             and topic in (None, kept.message.topic)
-            and standing in (None, kept.message.standing)
+            and state in (None, kept.message.state)
             and key in (None, kept.message.key)
         ][:limit]
 
@@ -255,11 +255,11 @@ class Outbox(ABC):
     async def lags(self) -> list[Lag]:
         now, lags = self._outbox_clock.now(), dict[str, Lag]()
         for kept in self._in_order():
-            topic, standing = kept.message.topic, kept.message.standing
-            if standing is MessageState.PUBLISHED:
+            topic, state = kept.message.topic, kept.message.state
+            if state is MessageState.PUBLISHED:
                 continue
             lag = lags.get(topic, Lag(topic, 0, 0, None))
-            if standing is MessageState.PARKED:
+            if state is MessageState.PARKED:
                 lags[topic] = lag._replace(parked=lag.parked + 1)
             else:
                 oldest = max(now - kept.since, lag.oldest or timedelta())
@@ -272,7 +272,7 @@ class Outbox(ABC):
         gone = [
             kept.message
             for kept in self._in_order()
-            if kept.message.standing is MessageState.PUBLISHED
+            if kept.message.state is MessageState.PUBLISHED
             and kept.message.settled_at is not None
             and kept.message.settled_at <= before
         ][:limit]

@@ -11,7 +11,7 @@ from holdfast.stores.memory.intake import in_line
 from holdfast.stores.memory.tables import Tables
 
 
-def standing(tables: Tables, job_id: JobId, use: Mapping[str, Use]) -> QueuePosition | None:
+def queue_position(tables: Tables, job_id: JobId, use: Mapping[str, Use]) -> QueuePosition | None:
     job, now = tables.jobs.get(job_id), tables.clock.now()
     if job is None:
         return None

@@ -134,6 +134,6 @@ def _forget(tables: Tables, job: Job) -> None:
     if job.spec.dedupe and tables.dedupe.get(job.spec.dedupe) == job.id:
         del tables.dedupe[job.spec.dedupe]
     for generation in range(1, job.generation + 1):  # what it has paid is in the ledger, which stays
-        _, standing = tables.ledger.holds.get((job.id, generation), (None, HoldState.HELD))
-        if standing is not HoldState.HELD:
+        _, state = tables.ledger.holds.get((job.id, generation), (None, HoldState.HELD))
+        if state is not HoldState.HELD:
             del tables.ledger.holds[job.id, generation]

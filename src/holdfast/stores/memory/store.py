@@ -317,8 +317,10 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
         return self._write(lambda: notes.note(self._tables, job_id, kind, name, meta))
 
     # -- looking, at lanes too ----------------------------------------------------------------------------------------
-    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
-        return queue_position.standing(self._tables, job_id, {scope: self.use(scope) for scope in scopes})
+    async def queue_position(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
+        return queue_position.queue_position(
+            self._tables, job_id, {scope: self.use(scope) for scope in scopes}
+        )
 
     # -- waking -----------------------------------------------------------------------------------------------------
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:

@@ -155,7 +155,7 @@ class Outbox(ApiTables):
         self,
         *,
         topic: str | None = None,
-        standing: MessageState | None = None,
+        state: MessageState | None = None,
         key: str | None = None,
         after: int | None = None,
         limit: int = 50,
@@ -167,12 +167,12 @@ class Outbox(ApiTables):
                 given.append(value)
                 conditions.append(f"{column} = ${len(given)}::text")
         where = " AND ".join(conditions)
-        if standing is not None and standing is not MessageState.PUBLISHED:
-            lines = ", ".join(str(int(line)) for line in lines_of(standing))
+        if state is not None and state is not MessageState.PUBLISHED:
+            lines = ", ".join(str(int(line)) for line in lines_of(state))
             parts = [f"{_WAITING} WHERE {where} AND line IN ({lines})"]
         else:
             parts = [f"{_SENT} WHERE {where}"]
-            parts += [] if standing else [f"{_WAITING} WHERE {where}"]
+            parts += [] if state else [f"{_WAITING} WHERE {where}"]
         sql = " UNION ALL ".join(f"({part} ORDER BY number LIMIT $2)" for part in parts)
         rows = await self._rows(f"SELECT * FROM ({sql}) m ORDER BY number LIMIT $2", *given)
         return [shaped(row, moment) for row in rows]

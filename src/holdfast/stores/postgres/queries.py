@@ -79,10 +79,10 @@ class Queries:
         rows = await self._rows("SELECT * FROM holdfast.jobs WHERE id = $1", job_id)
         return _job_row(rows[0]) if rows else None
 
-    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
+    async def queue_position(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
         if not is_uuid(job_id):
             return None
-        return await self._look(lambda db: queue_position.standing(db, job_id, scopes))
+        return await self._look(lambda db: queue_position.queue_position(db, job_id, scopes))
 
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int, contents: bool = True) -> Page:
         if after is not None and not is_uuid(after):

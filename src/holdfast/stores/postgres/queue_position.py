@@ -15,10 +15,10 @@ from holdfast.stores.encoding import from_json, read_json, shown
 from holdfast.stores.postgres.enqueue_plan import SQL
 
 
-async def standing(
+async def queue_position(
     connection: asyncpg.Connection[Any], job_id: JobId, scopes: Collection[str]
 ) -> QueuePosition | None:
-    row = await connection.fetchrow(SQL["standing"], job_id, MOST_AHEAD, int(LAST_MOVE), list(scopes))
+    row = await connection.fetchrow(SQL["queue_position"], job_id, MOST_AHEAD, int(LAST_MOVE), list(scopes))
     if row is None:
         return None
     place = None if row["place"] is None else Place(row["place"])

@@ -142,7 +142,7 @@ def replay_messages(move: Move, topic: str, first: int, last: int, limit: int) -
 def messages(
     move: Move,
     topic: str | None,
-    standing: MessageState | None,
+    state: MessageState | None,
     key: str | None,
     after: int | None,
     limit: int,
@@ -153,8 +153,8 @@ def messages(
         if value is not None:
             conditions.append(f"{column} = ?")
             given.append(value)
-    if standing is not None:
-        conditions.append(f"line IN ({', '.join(str(int(line)) for line in lines_of(standing))})")
+    if state is not None:
+        conditions.append(f"line IN ({', '.join(str(int(line)) for line in lines_of(state))})")
     clause = f"WHERE {' AND '.join(conditions)} ORDER BY number LIMIT ?"
     return [shaped(row, moment) for row in _rows(move, clause, *given, limit)]
 

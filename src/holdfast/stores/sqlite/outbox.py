@@ -41,12 +41,12 @@ class Outbox(ApiTables):
         self,
         *,
         topic: str | None = None,
-        standing: MessageState | None = None,
+        state: MessageState | None = None,
         key: str | None = None,
         after: int | None = None,
         limit: int = 50,
     ) -> list[Message]:
-        return self._peek(lambda move: work.messages(move, topic, standing, key, after, limit))
+        return self._peek(lambda move: work.messages(move, topic, state, key, after, limit))
 
     async def message(self, message_id: str) -> Message | None:
         return self._peek(lambda move: work.message_of(move, message_id))

@@ -80,8 +80,10 @@ class Queries:
             ends = self._clock.now() + left
         return encoding.job_row(row, moment, tags=read_json(row["tags"]) or (), lease_expires_at=ends)
 
-    async def standing(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
-        return self._look(lambda reader: queue_position.standing(reader, job_id, scopes, self._clock.now()))
+    async def queue_position(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
+        return self._look(
+            lambda reader: queue_position.queue_position(reader, job_id, scopes, self._clock.now())
+        )
 
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int, contents: bool = True) -> Page:
         before = None if after is None else read_cursor(after)

@@ -15,7 +15,7 @@ from holdfast.stores.sqlite.phases import DEFERRED, IN_LINE
 from holdfast.stores.sqlite.times import micros, moment
 
 
-def standing(
+def queue_position(
     reader: sqlite3.Connection, job_id: JobId, scopes: Collection[str], now: datetime
 ) -> QueuePosition | None:
     asked = {
@@ -25,7 +25,7 @@ def standing(
         "scopes": to_json(list(scopes)),
         "now": micros(now),
     }
-    row = reader.execute(SQL["standing"], asked).fetchone()
+    row = reader.execute(SQL["queue_position"], asked).fetchone()
     if row is None:
         return None
     queue, task, dependency, shard, fair, phase, ahead, holder, slots, last, use = row

@@ -1,4 +1,4 @@
--- standing: where a job is, who is before it, who has its key, its newest move, and what is in use of bounds.
+-- queue_position: where a job is, who is before it, who has its key, its newest move, and what is in use of bounds.
 -- $1 id  $2 how many to count  $3 the number of the last kind that moves a job  $4 scopes
 WITH pointers AS (
     SELECT queued_seq AS seq FROM holdfast.job WHERE id = $1::uuid
