@@ -84,7 +84,7 @@ def begun_before(
 def operation(row: Row, moment: Moment) -> Operation:
     return Operation(
         id=row["id"],
-        doing=OperationAction(row["doing"]),
+        doing=OperationAction(row["action"]),
         where=from_json(row["conditions"]),
         by=row["by"],
         options=from_json(row["options"]),

@@ -15,7 +15,7 @@ def begin_operation(move: Move, operation: Operation) -> Operation:
     move.run(
         "begin_operation",
         id=operation.id,
-        doing=operation.doing,
+        action=operation.doing,
         conditions=to_json(operation.where),
         by=operation.by,
         options=to_json(operation.options),

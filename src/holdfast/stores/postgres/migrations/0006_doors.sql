@@ -26,7 +26,7 @@ CREATE INDEX request_until ON holdfast.request (until);
 CREATE TABLE holdfast.operation (
     number      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id          text NOT NULL UNIQUE,
-    doing       text NOT NULL,
+    action      text NOT NULL,
     conditions  text NOT NULL,           -- JSON
     by          text NOT NULL,
     options     text NOT NULL,           -- JSON

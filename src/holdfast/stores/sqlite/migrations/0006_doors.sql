@@ -26,7 +26,7 @@ CREATE INDEX holdfast_request_until ON holdfast_request (until);
 CREATE TABLE holdfast_operation (
     number      INTEGER PRIMARY KEY,
     id          TEXT NOT NULL UNIQUE,
-    doing       TEXT NOT NULL,
+    action      TEXT NOT NULL,
     conditions  TEXT NOT NULL,           -- JSON
     by          TEXT NOT NULL,
     options     TEXT NOT NULL,           -- JSON
