@@ -443,8 +443,8 @@ export interface OperationFilter {
 }
 
 export interface OperationRequest {
-  doing: OperationAction;
-  where: OperationFilter;
+  action: OperationAction;
+  filter: OperationFilter;
   /** At most so many a second. */
   rate?: number | null;
   /** Of redrive: another queue than their own. */
@@ -458,9 +458,9 @@ export interface OperationRequest {
 export interface OperationView {
   id: string;
   /** redrive, discard, retry, cancel or replay. */
-  doing: string;
+  action: string;
   /** The filter; of a replay the webhook, `after` and `before`. */
-  where: Record<string, unknown>;
+  filter: Record<string, unknown>;
   by: string;
   options: Record<string, unknown>;
   rate: number | null;

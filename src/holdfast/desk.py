@@ -62,17 +62,17 @@ class Desk(ABC):
         )
 
     # -- operations -------------------------------------------------------------------------------------------------
-    async def count(self, **where: Any) -> int:
+    async def count(self, **filters: Any) -> int:
         """How many jobs match, by the words of `app.jobs`."""
-        return await (await self.engine()).store.count(job_filter(**where))
+        return await (await self.engine()).store.count(job_filter(**filters))
 
-    async def count_dead_letters(self, **where: Any) -> int:
+    async def count_dead_letters(self, **filters: Any) -> int:
         """How many match, by the words of `app.dead_letters`."""
-        return await (await self.engine()).store.count_dead_letters(dead_letter_filter(**where))
+        return await (await self.engine()).store.count_dead_letters(dead_letter_filter(**filters))
 
     async def operate(
         self,
-        doing: str,
+        action: str,
         *,
         by: str = "api",
         rate: float | None = None,
@@ -80,7 +80,7 @@ class Desk(ABC):
         reason: str = "",
         for_owner: str | None = None,
         dry_run: bool = False,
-        **where: Any,
+        **filters: Any,
     ) -> Operation:
         """Begin to `retry` or `cancel` all jobs that match, or to `redrive` or `discard` all dead letters: workers do it, at
         most *rate* a second.
@@ -89,7 +89,7 @@ class Desk(ABC):
         belongs to this owner and reaches nobody else's jobs. *dry_run* begins nothing: only `matched` tells.
         """
         plan = operations.Plan(
-            doing, where, by=by, rate=rate, to_queue=to_queue, reason=reason, owner=for_owner
+            action, filters, by=by, rate=rate, to_queue=to_queue, reason=reason, owner=for_owner
         )
         return await operations.begin(await self.engine(), plan, dry_run=dry_run)
 

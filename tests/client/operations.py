@@ -52,7 +52,7 @@ def uses(client: Any, live: Live) -> list[Use]:
         Use("explain_job", (waiting(),)),
         Use("retry_job", (waiting(),)),
         Use("cancel_job", (waiting(),), {"reason": "tests"}),
-        Use("begin_operation", given={"doing": "retry", "where": {"owner": "nobody"}, "dry_run": True}),
+        Use("begin_operation", given={"action": "retry", "filter": {"owner": "nobody"}, "dry_run": True}),
         Use("list_operations", given={"limit": 1}),
         Use("get_operation", (operation,)),
         Use("cancel_operation", (operation,)),

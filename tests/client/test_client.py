@@ -97,7 +97,7 @@ def test_everything_that_matches_is_counted_and_then_done(client: Any) -> None: 
     assert client.count("cancel", {"owner": owner}) == 3
     begun = client.operate("cancel", {"owner": owner}, rate=1000.0, reason="tidy up")
     assert begun.matched == 3
-    assert client.operation(begun.id).doing == "cancel"
+    assert client.operation(begun.id).action == "cancel"
     assert client.cancel_operation(begun.id).id == begun.id
 
 

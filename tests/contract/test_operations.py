@@ -15,8 +15,8 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 def an_operation(operation_id: str = "one") -> Operation:
     return Operation(
         id=operation_id,
-        doing=OperationAction.REDRIVE,
-        where={"task": ["email"], "owner": "ann"},
+        action=OperationAction.REDRIVE,
+        filter={"task": ["email"], "owner": "ann"},
         by="ann",
         options={"to_queue": "slow"},
         rate=2.5,

@@ -118,12 +118,12 @@ async def redrive_elsewhere(world: World, task: str) -> httpx2.Response:
 
 async def retry_all(world: World, task: str) -> httpx2.Response:
     await world.job(task)
-    return await world.post("operations", {"doing": "retry", "where": {"task": [task]}})
+    return await world.post("operations", {"action": "retry", "filter": {"task": [task]}})
 
 
 async def redrive_all(world: World, task: str) -> httpx2.Response:
     await world.job(task)
-    body = {"doing": "redrive", "where": {"task": [task]}, "to_queue": world.queue}
+    body = {"action": "redrive", "filter": {"task": [task]}, "to_queue": world.queue}
     return await world.post("operations", body)
 
 

@@ -441,10 +441,10 @@ async def test_an_operation_as_slow_as_never_is_refused_and_a_slow_one_is_done(h
     async with house.client(headers=JSON | await house.as_(Role.ADMIN)) as client:
         for rate in (b"0", b"-1", b"5e-324", b"1e-9", b"1e400", b'"5"', b"true", b"100001"):
             answer = await client.post(
-                f"{API}/operations", content=b'{"doing":"retry","where":{},"rate":%b}' % rate
+                f"{API}/operations", content=b'{"action":"retry","filter":{},"rate":%b}' % rate
             )
             assert_refused(answer, 400, 422)
-        answer = await client.post(f"{API}/operations", json={"doing": "redrive", "where": {"tag": "x"}})
+        answer = await client.post(f"{API}/operations", json={"action": "redrive", "filter": {"tag": "x"}})
         assert_refused(answer, 422)
         assert "there are: ids, task, queue" in answer.json()["detail"]
 

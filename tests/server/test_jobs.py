@@ -175,17 +175,17 @@ async def test_dead_letters_are_redriven_and_discarded_once() -> None:  # E32, E
 async def test_an_operation_counts_begins_and_can_be_cancelled_by_whom_it_belongs_to() -> None:  # E32, E66
     for owner in ("otto", "otto", "olga"):
         await HOUSE.dead(owner)
-    ask = {"doing": "redrive", "where": {"task": ["convert"]}, "rate": 5}
+    ask = {"action": "redrive", "filter": {"task": ["convert"]}, "rate": 5}
     otto: dict[str, Any] = {"role": Role.OWNER, "as_owner": "otto"}
     counted = await call("begin_operation", ask | {"dry_run": True}, **otto)
     assert (counted.status_code, counted.json()) == (200, {"dry_run": True, "matched": 2})
     assert (await call("list_operations", **otto)).json() == {"operations": []}
     begun = await call("begin_operation", ask, **otto)
     assert (begun.status_code, begun.json()["matched"], begun.json()["progress"]) == (202, 2, "running")
-    assert begun.json()["where"]["owner"] == "otto"
+    assert begun.json()["filter"]["owner"] == "otto"
     number = begun.json()["id"]
     assert begun.headers["location"].endswith(number)
-    everything = ask | {"where": {"owner": "olga"}}
+    everything = ask | {"filter": {"owner": "olga"}}
     assert (await call("begin_operation", everything, **otto)).status_code == 403
     for name in ("get_operation", "cancel_operation"):
         other = await call(name, operation_id=number, role=Role.OWNER, as_owner="olga")
@@ -195,7 +195,7 @@ async def test_an_operation_counts_begins_and_can_be_cancelled_by_whom_it_belong
     ended = await call("cancel_operation", operation_id=number, **otto)
     assert ended.json()["progress"] == "cancelled"
     assert (await call("get_operation", operation_id="nothing")).status_code == 404
-    for bad in ({"doing": "retry", "where": {"fingerprint": "x"}}, {"doing": "discard", "where": {}}):
+    for bad in ({"action": "retry", "filter": {"fingerprint": "x"}}, {"action": "discard", "filter": {}}):
         assert (await call("begin_operation", bad)).status_code == 422
 
 

@@ -40,7 +40,7 @@ BODIES: dict[str, Any] = {
     "discard_dead_letter": {"reason": "of no use"},
     "park_message": {"reason": "for a while"},
     "discard_message": {"reason": "of no use"},
-    "begin_operation": {"doing": "redrive", "where": {"task": ["convert"]}},
+    "begin_operation": {"action": "redrive", "filter": {"task": ["convert"]}},
     "pause_scope": {"kind": "queue", "name": "press"},
     "resume_scope": {"kind": "queue", "name": "press"},
     "create_key": {"role": "viewer"},
@@ -238,7 +238,7 @@ async def test_what_was_refused_may_be_mended_and_sent_under_its_key(house: Hous
 
 
 async def test_a_dry_run_counts_anew_and_leaves_its_key_for_the_real_one(house: House) -> None:  # E37
-    path, body = f"{API}/operations", {"doing": "redrive", "where": {"task": ["convert"]}}
+    path, body = f"{API}/operations", {"action": "redrive", "filter": {"task": ["convert"]}}
     for count in (0, 1):
         assert (await post(house, path, body | {"dry_run": True})).json()["matched"] == count
         await house.dead()
@@ -329,7 +329,7 @@ async def _people(house: House, path: str) -> int:
 
 
 @lost("replay_webhook", "store.begin_operation", {"after": "0"})
-@lost("begin_operation", "store.begin_operation", {"doing": "redrive", "where": {}})
+@lost("begin_operation", "store.begin_operation", {"action": "redrive", "filter": {}})
 async def _operations(house: House, path: str) -> int:
     return len(await house.app.operations())
 

@@ -137,11 +137,11 @@ async def test_an_operation_of_an_owner_reaches_what_is_open_alone(
     world = await make_world(OWNER)
     closed, opened = await world.job(CLOSED), await world.job(OPEN)
     for where in ({}, {"ids": [closed, opened]}):
-        for doing in ("retry", "redrive"):
-            begun = await world.post("operations", {"doing": doing, "where": where, "dry_run": True})
+        for action in ("retry", "redrive"):
+            begun = await world.post("operations", {"action": action, "filter": where, "dry_run": True})
             assert begun.json()["matched"] == 1, begun.text
         ended = await world.post(
-            "operations", {"doing": "discard", "where": where, "dry_run": True, "reason": "x"}
+            "operations", {"action": "discard", "filter": where, "dry_run": True, "reason": "x"}
         )
         assert ended.json()["matched"] == 2, "what runs nothing is not bound"
 
@@ -166,7 +166,7 @@ async def test_an_owner_names_only_queues_that_are_declared(
             "jobs": {"task": OPEN, "args": ARGS[OPEN], "queue": queue},
             "jobs/batch": {"jobs": [{"task": OPEN, "args": ARGS[OPEN], "queue": queue}]},
             f"dead-letters/{await world.job(OPEN)}/redrive": {"to_queue": queue},
-            "operations": {"doing": "redrive", "where": {}, "to_queue": queue},
+            "operations": {"action": "redrive", "filter": {}, "to_queue": queue},
         }
         for path, body in roads.items():
             before, lanes = await world.state(), await (await world.app.engine()).lanes()

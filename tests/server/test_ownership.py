@@ -31,7 +31,7 @@ BODIES: dict[str, Any] = {
     "discard_dead_letter": {"reason": "of no use"},
     "pause_scope": {"kind": "queue", "name": "press"},
     "resume_scope": {"kind": "queue", "name": "press"},
-    "begin_operation": {"doing": "redrive", "where": {}, "dry_run": True},
+    "begin_operation": {"action": "redrive", "filter": {}, "dry_run": True},
     "create_key": {"role": "viewer"},
 }
 

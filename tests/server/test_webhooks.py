@@ -59,7 +59,7 @@ async def test_an_owner_makes_and_steers_its_own_webhooks_alone(house: House) ->
         assert (await ann.post(f"{here}/replay")).status_code == 409
         assert (await ann.post(f"{here}/enable")).json()["disabled_at"] is None
         begun = await ann.post(f"{here}/replay", json={"after": "0"})
-        assert (begun.status_code, begun.json()["doing"], begun.json()["owner"]) == (202, "replay", "ann")
+        assert (begun.status_code, begun.json()["action"], begun.json()["owner"]) == (202, "replay", "ann")
         assert (await ann.get(begun.headers["location"])).json()["progress"] == "running"
         assert (await bob.get(begun.headers["location"])).status_code == 403
         assert (await ann.post(f"{here}/replay")).status_code == 409
@@ -168,7 +168,7 @@ async def test_the_jobs_of_webhooks_are_in_no_list_and_no_count_unless_they_are_
             return {one["id"] for one in (await operator.get(f"{API}/jobs{query}")).json()["jobs"]}
 
         async def matched(**where: Any) -> int:
-            body = {"doing": "cancel", "where": where, "dry_run": True}
+            body = {"action": "cancel", "filter": where, "dry_run": True}
             return int((await operator.post(f"{API}/operations", json=body)).json()["matched"])
 
         assert await listed("") == {mine}

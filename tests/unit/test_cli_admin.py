@@ -107,7 +107,7 @@ def test_operations_are_listed_shown_and_cancelled(capsys: Capture) -> None:  # 
     assert "No operations" in said(capsys, "operations", "list")
     begun = with_app(lambda app: app.operate("redrive", owner="ann", rate=5, by="me"))
     [listed] = answer(capsys, "operations", "list")["operations"]
-    assert (listed["id"], listed["progress"], listed["where"]) == (begun.id, "running", {"owner": "ann"})
+    assert (listed["id"], listed["progress"], listed["filter"]) == (begun.id, "running", {"owner": "ann"})
     assert answer(capsys, "operations", "show", begun.id) == listed
     assert "0 of 0" in said(capsys, "operations", "list")
     assert "ann" in said(capsys, "operations", "show", begun.id)

@@ -44,7 +44,7 @@ def test_a_webhook_is_made_steered_and_removed(capsys: pytest.CaptureFixture[str
     assert told(capsys, "retire", name)["id"] == name
     assert told(capsys, "disable", name)["disabled_at"] is not None
     assert told(capsys, "enable", name)["disabled_at"] is None
-    assert told(capsys, "replay", name)["doing"] == "replay"
+    assert told(capsys, "replay", name)["action"] == "replay"
     inbound = told(capsys, "inbound", "--owner", "ann")
     assert inbound["inbound"] is True
     assert main(["webhooks", "list"]) == 0

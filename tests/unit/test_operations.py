@@ -89,7 +89,7 @@ async def test_a_redrive_keeps_to_its_rate(world: World) -> None:  # E32
 
 
 @pytest.mark.parametrize(
-    ("doing", "options", "kind", "state"),
+    ("action", "options", "kind", "state"),
     [
         ("retry", {"state": "failed"}, "manual_retry", "queued"),
         ("retry", {}, "manual_retry", "queued"),
@@ -98,10 +98,10 @@ async def test_a_redrive_keeps_to_its_rate(world: World) -> None:  # E32
     ],
 )
 async def test_each_verb_does_what_it_does_to_one(
-    world: World, doing: str, options: dict[str, Any], kind: str, state: str
+    world: World, action: str, options: dict[str, Any], kind: str, state: str
 ) -> None:  # E66
     ids = await world.bury(3)
-    begun = await world.app.operate(doing, ids=ids[:2], by="me", **options)
+    begun = await world.app.operate(action, ids=ids[:2], by="me", **options)
     await world.duty.run()
     assert (await world.look(begun)).done == 2
     for job_id, moved in zip(ids, (True, True, False), strict=True):
@@ -170,12 +170,12 @@ async def test_what_a_dead_process_had_taken_is_done_by_another_after_its_span(w
     assert await world.redriven() == 5
 
 
-@pytest.mark.parametrize("doing", ["redrive", "retry"])
+@pytest.mark.parametrize("action", ["redrive", "retry"])
 async def test_killed_before_a_batch_was_counted_nothing_is_done_twice(
-    world: World, monkeypatch: pytest.MonkeyPatch, doing: str
+    world: World, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:  # E66
     await world.bury(5)
-    begun = await world.app.operate(doing)
+    begun = await world.app.operate(action)
     world.clock.advance("1ms")
 
     async def killed(*_: Any, **__: Any) -> bool:
@@ -250,7 +250,7 @@ async def test_what_is_refused_is_counted_and_does_not_stop_the_others(world: Wo
 
 async def test_an_operation_that_cannot_be_read_fails_and_says_why(world: World) -> None:  # E66
     now = world.clock.now()
-    strange = Operation(id="x", doing=OperationAction.RETRY, where={"colour": "red"}, by="", options={},
+    strange = Operation(id="x", action=OperationAction.RETRY, filter={"colour": "red"}, by="", options={},
                         created_at=now, updated_at=now)  # fmt: skip
     await world.store.begin_operation(strange)
     await world.duty.run()
@@ -260,7 +260,7 @@ async def test_an_operation_that_cannot_be_read_fails_and_says_why(world: World)
 
 
 @pytest.mark.parametrize(
-    ("doing", "options", "words"),
+    ("action", "options", "words"),
     [
         ("explode", {}, "one of redrive"),
         ("redrive", {"rate": 0}, "rate is 0"),
@@ -277,10 +277,10 @@ async def test_an_operation_that_cannot_be_read_fails_and_says_why(world: World)
     ],
 )
 async def test_what_cannot_be_done_is_refused_in_one_line(
-    world: World, doing: str, options: dict[str, Any], words: str
+    world: World, action: str, options: dict[str, Any], words: str
 ) -> None:  # E66
     with pytest.raises(UsageError, match=words) as refused:
-        await world.app.operate(doing, **options)
+        await world.app.operate(action, **options)
     assert "\n" not in str(refused.value)
     assert await world.app.operations() == []
 

@@ -24,7 +24,7 @@ _MADE = "Made by `python -m tools.openapi`: change the API, not this file."
 #: Shapes that are a part of another: what a hand-written verb takes beside its own arguments.
 _PARTS = {
     "JobOptions": ("JobRequest", {"task", "args"}),
-    "OperationOptions": ("OperationRequest", {"doing", "where", "dry_run"}),
+    "OperationOptions": ("OperationRequest", {"action", "filter", "dry_run"}),
 }
 _PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 

@@ -11,7 +11,7 @@ export async function use(client: Client): Promise<string> {
     const told: StreamEvent = event;
     return told.id;
   }
-  const counted = await client.beginOperation({ doing: "cancel", where: { owner: "alice" }, dry_run: true });
+  const counted = await client.beginOperation({ action: "cancel", filter: { owner: "alice" }, dry_run: true });
   try {
     await client.removeWebhook("x");
   } catch (error) {

@@ -30,15 +30,15 @@ def list_(
     from holdfast.cli.tables import show_table
 
     show_table(
-        ["id", "doing", "progress", "done", "begun", "by", "where"],
-        [(o.id, o.doing, o.progress, _so_far(o), o.created_at, o.by, o.where or "all") for o in found],
+        ["id", "action", "progress", "done", "begun", "by", "filter"],
+        [(o.id, o.action, o.progress, _so_far(o), o.created_at, o.by, o.filter or "all") for o in found],
         empty="No operations.",
     )
 
 
 def _so_far(operation: Operation) -> str:
     refused = f", {operation.refused:,} refused" if operation.refused else ""
-    of = "" if operation.doing == "replay" else f" of {operation.matched:,}"
+    of = "" if operation.action == "replay" else f" of {operation.matched:,}"
     return f"{operation.done:,}{of}{refused}"
 
 

@@ -211,16 +211,19 @@ class AsyncClient:
         return await self.send(calls.discard_dead_letter(job_id, reason=reason))
 
     # -- everything that matches --------------------------------------------------------------------------------------
-    async def count(self, doing: OperationAction, where: OperationFilter) -> int:
+    async def count(self, action: OperationAction, filter: OperationFilter) -> int:  # noqa: A002 - as the API names it
         """How many `operate` would begin with now."""
-        told = await self.send(calls.begin_operation(doing=doing, where=where, dry_run=True))
+        told = await self.send(calls.begin_operation(action=action, filter=filter, dry_run=True))
         return no_operation(told).matched
 
     async def operate(
-        self, doing: OperationAction, where: OperationFilter, **options: Unpack[OperationOptions]
+        self,
+        action: OperationAction,
+        filter: OperationFilter,  # noqa: A002 - as the API names it
+        **options: Unpack[OperationOptions],
     ) -> OperationView:
         """Do it to everything that matches; the workers carry it out, `operation` tells how far it is."""
-        return no_counting(await self.send(calls.begin_operation(doing=doing, where=where, **options)))
+        return no_counting(await self.send(calls.begin_operation(action=action, filter=filter, **options)))
 
     async def operation(self, operation_id: str) -> OperationView:
         return await self.send(calls.get_operation(operation_id))

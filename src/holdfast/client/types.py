@@ -92,8 +92,8 @@ class OperationFilter(TypedDict, total=False):
 
 
 class OperationRequest(TypedDict, total=False):
-    doing: Required[OperationAction]
-    where: Required[OperationFilter]
+    action: Required[OperationAction]
+    filter: Required[OperationFilter]
     rate: float | None  #: At most so many a second.
     to_queue: str | None  #: Of redrive: another queue than their own.
     reason: str  #: Why; on record with what was done.
@@ -648,8 +648,8 @@ class NewKeyView(msgspec.Struct, frozen=True, kw_only=True):
 
 class OperationView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
-    doing: str  #: redrive, discard, retry, cancel or replay.
-    where: dict[str, Any]  #: The filter; of a replay the webhook, `after` and `before`.
+    action: str  #: redrive, discard, retry, cancel or replay.
+    filter: dict[str, Any]  #: The filter; of a replay the webhook, `after` and `before`.
     by: str
     options: dict[str, Any]
     rate: float | None = None

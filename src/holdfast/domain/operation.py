@@ -44,10 +44,8 @@ class OperationBatch(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     id: str
-    doing: OperationAction
-    where: dict[
-        str, Any
-    ]  #: the filter, by the keywords of `app.jobs` or `app.dead_letters`; of a replay, which events
+    action: OperationAction
+    filter: dict[str, Any]  #: by the keywords of `app.jobs` or `app.dead_letters`; of a replay, which events
     by: str
     options: dict[str, Any]  #: of the verb: reason, to_queue
     rate: float | None = None  #: jobs a second

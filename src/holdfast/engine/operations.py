@@ -39,8 +39,8 @@ _POSSIBLE = {
 class Plan:
     """What somebody wants to be done, as they said it."""
 
-    doing: str
-    where: dict[str, Any]
+    action: str
+    filter: dict[str, Any]
     by: str
     rate: float | None = None
     to_queue: str | None = None
@@ -59,36 +59,36 @@ async def begin(engine: Engine, plan: Plan, *, dry_run: bool = False) -> Operati
 
 
 def _operation(engine: Engine, plan: Plan) -> Operation:
-    if plan.doing not in BY_FILTER:
-        raise UsageError(f"{plan.doing!r} is no operation; it is one of {', '.join(BY_FILTER)}")
-    doing = OperationAction(plan.doing)
-    _filter(doing, plan.where)  # as it was said: what is wrong with it is told in those words
-    where = plain(plan.where)
+    if plan.action not in BY_FILTER:
+        raise UsageError(f"{plan.action!r} is no operation; it is one of {', '.join(BY_FILTER)}")
+    action = OperationAction(plan.action)
+    _filter(action, plan.filter)  # as it was said: what is wrong with it is told in those words
+    filters = plain(plan.filter)
     if plan.rate is not None:
         number("rate", plan.rate, SLOWEST, FASTEST)
     if plan.to_queue is not None:
         word("to_queue", plan.to_queue)
-    if plan.to_queue is not None and doing is not OperationAction.REDRIVE:
+    if plan.to_queue is not None and action is not OperationAction.REDRIVE:
         raise UsageError("to_queue is for redrive; what is retried stays in its queue")
-    if doing is OperationAction.DISCARD and not plan.reason:
+    if action is OperationAction.DISCARD and not plan.reason:
         raise UsageError("say why these dead letters are discarded: reason=…")
     if plan.owner is not None:
-        if where.get("owner", plan.owner) != plan.owner:
+        if filters.get("owner", plan.owner) != plan.owner:
             raise UsageError("these jobs belong to another owner")
-        where["owner"] = plan.owner
-    chosen = _filter(doing, where)
+        filters["owner"] = plan.owner
+    chosen = _filter(action, filters)
     if isinstance(chosen, JobFilter):
         if not chosen.states:
-            where["state"] = [str(state) for state in _MEANT[doing]]
-        elif not _POSSIBLE[doing].issuperset(chosen.states):
-            possible = ", ".join(state for state in State if state in _POSSIBLE[doing])
-            raise UsageError(f"{doing} is for jobs that are {possible}; not for {', '.join(chosen.states)}")
+            filters["state"] = [str(state) for state in _MEANT[action]]
+        elif not _POSSIBLE[action].issuperset(chosen.states):
+            possible = ", ".join(state for state in State if state in _POSSIBLE[action])
+            raise UsageError(f"{action} is for jobs that are {possible}; not for {', '.join(chosen.states)}")
     now = engine.clock.now()
     options = {"to_queue": plan.to_queue, "reason": plan.reason}
     return Operation(
         id=plan.token or engine.ids.job_id(),
-        doing=doing,
-        where=where,
+        action=action,
+        filter=filters,
         by=plan.by,
         options={name: value for name, value in options.items() if value},
         rate=plan.rate,
@@ -98,12 +98,12 @@ def _operation(engine: Engine, plan: Plan) -> Operation:
     )
 
 
-def _filter(doing: OperationAction, where: dict[str, Any]) -> JobFilter | DeadLetterFilter:
-    return job_filter(**where) if doing in _MEANT else dead_letter_filter(**where)
+def _filter(action: OperationAction, filters: dict[str, Any]) -> JobFilter | DeadLetterFilter:
+    return job_filter(**filters) if action in _MEANT else dead_letter_filter(**filters)
 
 
 async def _count(engine: Engine, operation: Operation) -> int:
-    chosen = _filter(operation.doing, operation.where)
+    chosen = _filter(operation.action, operation.filter)
     if isinstance(chosen, JobFilter):
         return await engine.store.count(chosen)
     return await engine.store.count_dead_letters(chosen)
@@ -111,9 +111,9 @@ async def _count(engine: Engine, operation: Operation) -> int:
 
 async def do_batch(engine: Engine, operation: Operation, most: int) -> OperationBatch:
     """The next of what matches. Done again after a crash it does nothing twice: what has its new life since is passed by."""
-    if operation.doing in engine.batches:
-        return await engine.batches[operation.doing](engine, operation)
-    chosen = _filter(operation.doing, operation.where)
+    if operation.action in engine.batches:
+        return await engine.batches[operation.action](engine, operation)
+    chosen = _filter(operation.action, operation.filter)
     if isinstance(chosen, JobFilter):
         page = await engine.store.jobs(chosen, after=operation.cursor, limit=most, contents=False)
         ids = [row.id for row in page.rows if _was_there(row, operation)]
@@ -161,7 +161,7 @@ async def _do_one(verb: Callable[[JobId], Awaitable[object]], job_id: JobId, ope
 
 def _verb(engine: Engine, operation: Operation) -> Callable[[JobId], Awaitable[object]]:
     by, reason = operation.by, operation.options.get("reason", "")
-    match operation.doing:
+    match operation.action:
         case OperationAction.RETRY:
             return lambda job_id: engine.retry(job_id, by=by)
         case OperationAction.CANCEL:

@@ -61,7 +61,7 @@ class OperationRunner:
             operation = replace(operation, cursor=batch.cursor)
             if batch.is_last:
                 await store.end_operation(operation.id, Progress.DONE)
-                log.info("operation.done", operation=operation.id, doing=str(operation.doing))
+                log.info("operation.done", operation=operation.id, action=str(operation.action))
             if not goes_on:
                 return
 

@@ -70,20 +70,20 @@ def _states(*allowed: State) -> dict[str, Any]:
 
 #: What the fields say together, in the words of JSON Schema. `engine.operating` checks the same.
 _TOGETHER: list[Any] = [
-    when("doing", ["redrive", "discard"], where=none_of(_OF_JOBS)),
-    when("doing", ["retry", "cancel"], where=none_of(_OF_DEAD_LETTERS), to_queue={"type": "null"}),
-    when("doing", ["retry"], where=_states(State.FAILED, State.CANCELLED, State.QUEUED, State.PROCESSING)),
-    when("doing", ["cancel"], where=_states(State.QUEUED, State.PROCESSING)),
-    when("doing", ["discard"], reason={"minLength": 1}, to_queue={"type": "null"}),
-    {"if": {"properties": {"doing": {"const": "discard"}}}, "then": {"required": ["reason"]}},
+    when("action", ["redrive", "discard"], filter=none_of(_OF_JOBS)),
+    when("action", ["retry", "cancel"], filter=none_of(_OF_DEAD_LETTERS), to_queue={"type": "null"}),
+    when("action", ["retry"], filter=_states(State.FAILED, State.CANCELLED, State.QUEUED, State.PROCESSING)),
+    when("action", ["cancel"], filter=_states(State.QUEUED, State.PROCESSING)),
+    when("action", ["discard"], reason={"minLength": 1}, to_queue={"type": "null"}),
+    {"if": {"properties": {"action": {"const": "discard"}}}, "then": {"required": ["reason"]}},
 ]
 
 
 class OperationRequest(RequestModel):
     model_config = ConfigDict(json_schema_extra={"allOf": _TOGETHER})
 
-    doing: OperationAction = Field(examples=["redrive"])
-    where: OperationFilter = Field(examples=[{"task": ["convert"], "code": ["NETWORK"]}])
+    action: OperationAction = Field(examples=["redrive"])
+    filter: OperationFilter = Field(examples=[{"task": ["convert"], "code": ["NETWORK"]}])
     rate: Annotated[float, Field(ge=SLOWEST, le=FASTEST), Number] | None = Field(
         default=None, description="At most so many a second."
     )
@@ -94,8 +94,8 @@ class OperationRequest(RequestModel):
 
 class OperationView(ResponseModel):
     id: str
-    doing: str = Field(description="redrive, discard, retry, cancel or replay.")
-    where: dict[str, Any] = Field(description="The filter; of a replay the webhook, `after` and `before`.")
+    action: str = Field(description="redrive, discard, retry, cancel or replay.")
+    filter: dict[str, Any] = Field(description="The filter; of a replay the webhook, `after` and `before`.")
     by: str
     options: dict[str, Any]
     rate: float | None
@@ -131,14 +131,14 @@ routes = router("operations")
 )
 async def begin_operation(request: Request, body: OperationRequest) -> Response:
     caller = caller_of(request)
-    where = body.where.model_dump(exclude_none=True)
-    caller.own(body.where.owner)
-    if caller.is_owner and body.doing in (OperationAction.RETRY, OperationAction.REDRIVE):
-        where["task"] = only_open(app_of(request), body.where.task)
+    filters = body.filter.model_dump(exclude_none=True)
+    caller.own(body.filter.owner)
+    if caller.is_owner and body.action in (OperationAction.RETRY, OperationAction.REDRIVE):
+        filters["task"] = only_open(app_of(request), body.filter.task)
         must_be_declared(app_of(request), body.to_queue)
     plan = Plan(
-        body.doing,
-        where,
+        body.action,
+        filters,
         by=caller.name,
         rate=body.rate,
         to_queue=body.to_queue,

@@ -84,8 +84,8 @@ def begun_before(
 def operation(row: Row, moment: Moment) -> Operation:
     return Operation(
         id=row["id"],
-        doing=OperationAction(row["action"]),
-        where=from_json(row["conditions"]),
+        action=OperationAction(row["action"]),
+        filter=from_json(row["conditions"]),
         by=row["by"],
         options=from_json(row["options"]),
         rate=row["rate"],

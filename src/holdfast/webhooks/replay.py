@@ -38,8 +38,8 @@ async def begin_replay(
     return await store.begin_operation(
         Operation(
             id=operation_id,
-            doing=OperationAction.REPLAY,
-            where={"webhook": webhook.id, "after": str(after), "before": str(end)},
+            action=OperationAction.REPLAY,
+            filter={"webhook": webhook.id, "after": str(after), "before": str(end)},
             by=by,
             options={},
             owner=owner,
@@ -51,10 +51,10 @@ async def begin_replay(
 
 async def replay_batch(engine: Engine, operation: Operation) -> OperationBatch:
     """Enqueue the messages of the next events. Repeated after a crash it enqueues none twice: their ids are the same."""
-    webhook = await find(engine, operation.where["webhook"])
+    webhook = await find(engine, operation.filter["webhook"])
     if webhook is None or not webhook.is_enabled:
         raise UsageError(f"the webhook is {'removed' if webhook is None else 'disabled'}")
-    after, before = int(operation.cursor or operation.where["after"]), int(operation.where["before"])
+    after, before = int(operation.cursor or operation.filter["after"]), int(operation.filter["before"])
     found = await engine.store.events(after=after, limit=BATCH)
     events = [event for event in found if event.id < before]
     if not events:
@@ -65,5 +65,5 @@ async def replay_batch(engine: Engine, operation: Operation) -> OperationBatch:
 
 
 def _is_replay_of(operation: Operation, webhook_id: str) -> bool:
-    is_running = operation.doing is OperationAction.REPLAY and operation.progress is Progress.RUNNING
-    return is_running and operation.where["webhook"] == webhook_id
+    is_running = operation.action is OperationAction.REPLAY and operation.progress is Progress.RUNNING
+    return is_running and operation.filter["webhook"] == webhook_id

@@ -18,8 +18,8 @@ async def begin_operation(connection: asyncpg.Connection[Any], operation: Operat
     await connection.fetch(
         SQL["begin_operation"],
         operation.id,
-        str(operation.doing),
-        to_json(operation.where),
+        str(operation.action),
+        to_json(operation.filter),
         operation.by,
         to_json(operation.options),
         operation.rate,

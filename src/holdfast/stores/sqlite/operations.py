@@ -15,8 +15,8 @@ def begin_operation(move: Move, operation: Operation) -> Operation:
     move.run(
         "begin_operation",
         id=operation.id,
-        action=operation.doing,
-        conditions=to_json(operation.where),
+        action=operation.action,
+        conditions=to_json(operation.filter),
         by=operation.by,
         options=to_json(operation.options),
         rate=operation.rate,
