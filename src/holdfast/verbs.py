@@ -196,14 +196,14 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         return await engine.begin(named(job_id), generation=generation, worker=worker, lease=optional(lease))
 
     async def end(self, job_id: str, outcome: Outcome, *, generation: int, worker: str) -> ReportResult:
-        """What came of it outside: `Done(result)`, `Failed(code, detail)` or `PutBack(delay, why, retry=…)`. May be sent twice."""
+        """What came of it outside: `Done(result)`, `Failed(code, detail)` or `Requeue(delay, reason, retry=…)`. May be sent twice."""
         return await (await self.engine()).end(named(job_id), outcome, generation=generation, worker=worker)
 
-    async def refuse(self, job_id: str, name: str, *, why: str = "", by: str = "") -> bool:
+    async def refuse(self, job_id: str, name: str, *, reason: str = "", by: str = "") -> bool:
         """A report about a job that is executed outside is not believed: it is not signed, say. Nothing is changed, and the job has
         an event `stale_write` that says so: one for each *name*, however often it comes, so that nobody can fill the record.
         Whether this is it."""
-        return await (await self.engine()).refuse(named(job_id), name, why=why, by=by)
+        return await (await self.engine()).refuse(named(job_id), name, reason=reason, by=by)
 
     async def dead_letters(
         self, *, after: str | None = None, limit: int = 50, **where: Any

@@ -33,6 +33,9 @@ _EVENTS = {
     "stale_write": None,
 }
 
+#: Events of the worker and its callbacks; the reason of the others was given by a person and is not shown.
+_WITH_REASON = ("released", "stale_write")
+
 
 def show(row: JobRow, late: list[LateResult] | None = None) -> dict[str, Any]:
     reason = "CANCELLED" if row.state is State.CANCELLED else row.error_code
@@ -68,8 +71,8 @@ def show_event(event: Event) -> dict[str, Any] | None:
         told["failureReason"] = event.meta["error_code"]
     if event.kind == "late_result":
         told["isLate"] = True
-    if event.meta.get("why"):
-        told["why"] = event.meta["why"]
+    if event.kind in _WITH_REASON and event.meta.get("reason"):
+        told["why"] = event.meta["reason"]
     return told
 
 

@@ -77,7 +77,7 @@ async def test_hooks_are_told_the_same_facts_on_every_store(world: World) -> Non
     told = listen(world)
     happy = await world.enqueue()
     await settle(world, RetryAfter(timedelta(), BUSY))
-    await settle(world, Release(why="shutdown"))
+    await settle(world, Release(reason="shutdown"))
     await settle(world, done("1"))
     assert facts(told, happy) == [
         ("queued", 0, 0, {}),
@@ -89,7 +89,7 @@ async def test_hooks_are_told_the_same_facts_on_every_store(world: World) -> Non
             {"duration_ms": 1500, "error_code": "BUSY", "gateway_http_status": 503, "delay_ms": 0},
         ),
         ("processing", 2, 2, WORKER),
-        ("released", 2, 2, {"duration_ms": 1500, "why": "shutdown"}),
+        ("released", 2, 2, {"duration_ms": 1500, "reason": "shutdown"}),
         ("processing", 3, 2, WORKER),
         ("complete", 3, 2, {"duration_ms": 1500}),
     ]

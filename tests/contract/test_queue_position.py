@@ -53,11 +53,11 @@ async def test_the_last_move_says_why_it_was_given_back(world: World) -> None:  
     running = await stands(world, job_id)
     assert running.last is not None
     assert (running.place, running.last.kind, running.last.attempt) == (None, "processing", 2)
-    await world.settle(again, Release(MINUTE, "the rate is used up", reason="owner_rate"))
+    await world.settle(again, Release(MINUTE, "the rate is used up", wait_reason="owner_rate"))
     released = (await stands(world, job_id)).last
     assert released is not None
     assert (released.kind, released.attempt) == ("released", 2)
-    assert (released.meta["why"], released.meta["reason"]) == ("the rate is used up", "owner_rate")
+    assert (released.meta["reason"], released.meta["wait_reason"]) == ("the rate is used up", "owner_rate")
 
 
 async def test_of_many_moves_in_one_event_a_job_finds_its_own(world: World) -> None:  # E28

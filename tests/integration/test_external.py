@@ -165,13 +165,15 @@ async def test_a_report_that_is_not_believed_is_on_record_once_and_changes_nothi
 ) -> None:  # E45
     handle = await grade(app).enqueue("an essay")
     before = await app.job(handle.id)
-    told = [await app.refuse(handle.id, "forged", why=f"no\0signature\n{n}", by="\ud800") for n in range(3)]
+    told = [
+        await app.refuse(handle.id, "forged", reason=f"no\0signature\n{n}", by="\ud800") for n in range(3)
+    ]
     assert told == [True, False, False]
     assert await app.refuse(handle.id, "unsigned")
     assert await app.job(handle.id) == before
     events = [event for event in await app.events(job_id=handle.id) if event.kind == "stale_write"]
     assert [event.meta for event in events] == [
-        {"name": "forged", "why": "no\ufffdsignature\ufffd0", "by": "\ufffd"},
+        {"name": "forged", "reason": "no\ufffdsignature\ufffd0", "by": "\ufffd"},
         {"name": "unsigned"},
     ]
     with pytest.raises(UnknownJob):

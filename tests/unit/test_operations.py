@@ -93,7 +93,7 @@ async def test_a_redrive_keeps_to_its_rate(world: World) -> None:  # E32
     [
         ("retry", {"state": "failed"}, "manual_retry", "queued"),
         ("retry", {}, "manual_retry", "queued"),
-        ("discard", {"because": "old"}, "discarded", "failed"),
+        ("discard", {"reason": "old"}, "discarded", "failed"),
         ("redrive", {"to_queue": "slow"}, "redriven", "queued"),
     ],
 )
@@ -269,7 +269,7 @@ async def test_an_operation_that_cannot_be_read_fails_and_says_why(world: World)
         ("retry", {"colour": "red"}, "colour"),
         ("retry", {"state": "complete"}, "not for complete"),
         ("retry", {"to_queue": "slow"}, "to_queue is for redrive"),
-        ("discard", {}, "because"),
+        ("discard", {}, "reason="),
         ("retry", {"created_after": "yesterday"}, "created_after is 'yesterday'"),
         ("retry", {"owner": "ann\x00"}, "not text"),
         ("retry", {"args": {"a": ["\ud800"]}}, "not text"),

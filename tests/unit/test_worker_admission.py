@@ -71,7 +71,9 @@ async def test_what_a_gate_holds_goes_back_and_is_asked_about_again_and_costs_no
         assert (await app.job(handle.id)).attempt == 1
         assert await used(app) == 1
     released = [event.meta for event in told if event.kind == "released"]
-    assert {(meta["reason"], meta["why"]) for meta in released} == {(WaitReason.GATE, "night: only at night")}
+    assert {(meta["wait_reason"], meta["reason"]) for meta in released} == {
+        (WaitReason.GATE, "night: only at night")
+    }
     assert {(one.owner, one.attempt, one.priority) for one in asked} == {("ann", 1, 10)}
 
 
@@ -194,7 +196,7 @@ async def test_a_job_whose_quota_is_used_up_gives_its_leave_to_call_back(world: 
     assert len(await world.admitted()) == 2
     [refused] = world.settled
     assert isinstance(refused.verdict, Release)
-    assert (refused.verdict.reason, world.in_flight, await used(world.app)) == (WaitReason.QUOTA, 2, 2)
+    assert (refused.verdict.wait_reason, world.in_flight, await used(world.app)) == (WaitReason.QUOTA, 2, 2)
 
 
 async def test_a_retry_that_an_owners_rate_puts_off_costs_nothing(world: World) -> None:  # E17 E26
@@ -207,7 +209,7 @@ async def test_a_retry_that_an_owners_rate_puts_off_costs_nothing(world: World) 
     assert await world.admitted() == []
     [refused] = world.settled
     assert isinstance(refused.verdict, Release)
-    assert (refused.verdict.reason, refused.attempt) == (WaitReason.OWNER_RATE, 2)
+    assert (refused.verdict.wait_reason, refused.attempt) == (WaitReason.OWNER_RATE, 2)
     assert (world.tokens, world.in_flight, first.given.guard.calls) == (20, 0, 1)
 
 
@@ -217,7 +219,7 @@ async def test_a_breaker_that_is_found_open_after_the_claim_costs_no_quota(world
     assert await world.admitted() == []
     [refused] = world.settled
     assert isinstance(refused.verdict, Release)
-    assert (refused.verdict.reason, await used(world.app)) == (WaitReason.BREAKER_OPEN, 0)
+    assert (refused.verdict.wait_reason, await used(world.app)) == (WaitReason.BREAKER_OPEN, 0)
 
 
 # -- very many groups ---------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class Requeue:
     tried again there, which is counted among the retries."""
 
     delay: Duration
-    why: str
+    reason: str  #: one line for people; the event keeps it
     retry: bool = False
 
 

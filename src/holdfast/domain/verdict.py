@@ -65,13 +65,13 @@ class Bury:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give the attempt back: it does not count. *why* is what the event says, *reason* what programs call it, if anything
-    (`holdfast.domain.wait_reasons.WaitReason`)."""
+    """Give the attempt back: it does not count. *reason* is one line for people, *wait_reason* the same for programs, if it has a
+    name there (`holdfast.domain.wait_reasons.WaitReason`). The event keeps both."""
 
     delay: timedelta = timedelta()
-    why: str = "shutdown"
+    reason: str = "shutdown"
     snoozed: bool = False
-    reason: str | None = None
+    wait_reason: str | None = None
 
 
 Verdict = Complete | RetryAfter | Bury | Release

@@ -218,8 +218,8 @@ def _later(facts: Facts) -> Iterator[Wait]:
     elif kind == "snoozed":
         yield Wait(WaitReason.SNOOZED, f"its handler put it off; it is due again at {at}", row.run_at)
     elif kind == "released":
-        why = _why(facts)
-        yield Wait(_reason_of(facts), f"it was put off: {why}; it is due again at {at}", row.run_at)
+        text = f"it was put off: {_release_reason(facts)}; it is due again at {at}"
+        yield Wait(_wait_reason(facts), text, row.run_at)
     else:
         yield Wait(WaitReason.DUE_LATER, f"it is not due before {at}", row.run_at)
 
@@ -232,15 +232,15 @@ def _last_kind(facts: Facts) -> str:
     return "retry" if row.attempt and row.last_failure else "queued"
 
 
-def _why(facts: Facts) -> str:
+def _release_reason(facts: Facts) -> str:
     last = facts.queue_position.last
-    return one_line(last.meta.get("why") if last else None) or "no reason was given"
+    return one_line(last.meta.get("reason") if last else None) or "no reason was given"
 
 
-def _reason_of(facts: Facts) -> WaitReason:
-    """What the worker that gave it back called its reason; a newer one may have names that are not known here."""
+def _wait_reason(facts: Facts) -> WaitReason:
+    """Return what the worker that gave it back noted for programs; a newer worker may use names that are unknown here."""
     last = facts.queue_position.last
-    said = last.meta.get("reason") if last else None
+    said = last.meta.get("wait_reason") if last else None
     return WaitReason(said) if said in tuple(WaitReason) else WaitReason.RELEASED
 
 
@@ -287,11 +287,10 @@ def _in_turn(facts: Facts) -> Iterator[Wait]:
         return
     reason, before = WaitReason.IN_LINE, ""
     if _last_kind(facts) in ("released", "snoozed"):
-        why = _why(facts)
-        before = f"it was given back ({why}) and is due again; "
+        before = f"it was given back ({_release_reason(facts)}) and is due again; "
         # What else it was given back for is over: it waits for its turn.
         reason = (
-            WaitReason.TRIAL_FAILED if _reason_of(facts) is WaitReason.TRIAL_FAILED else WaitReason.RELEASED
+            WaitReason.TRIAL_FAILED if _wait_reason(facts) is WaitReason.TRIAL_FAILED else WaitReason.RELEASED
         )
     if queue_position.place is Place.LATER or queue_position.ahead is None:
         yield Wait(reason, f"{before}it is due and on its way into the line")

@@ -22,7 +22,7 @@ from holdfast.errors import Conflict, UnknownJob, UsageError
 #: How often a report is tried again when the job was moved meanwhile.
 TRIES = 5
 #: Of what is said with a report that is refused: whoever sent it may be anybody.
-LONGEST_WHY = 500
+LONGEST_REASON = 500
 
 
 class ExternalJobs:
@@ -72,10 +72,10 @@ class ExternalJobs:
                 return report
         raise Conflict(f"job {job_id} moves too fast to be ended; try again")
 
-    async def refuse(self, job_id: JobId, name: str, *, why: str = "", by: str = "") -> bool:
+    async def refuse(self, job_id: JobId, name: str, *, reason: str = "", by: str = "") -> bool:
         """A report that is not believed changes nothing and is on record, once for each *name*; whether this is new."""
         await self._external_job(job_id)
-        told = {"why": _printable(why) or None, "by": _printable(by) or None}
+        told = {"reason": _printable(reason) or None, "by": _printable(by) or None}
         return await self._note(job_id, word("name", name), **told)
 
     async def _note(self, job_id: JobId, name: str, **told: Any) -> bool:
@@ -117,7 +117,9 @@ class ExternalJobs:
 
 def _printable(text: str) -> str:
     """What every store can keep, of a text that anybody may have written."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:LONGEST_WHY])
+    return "".join(
+        char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:LONGEST_REASON]
+    )
 
 
 def _verdict(outcome: Outcome, task: Task[Any, Any], codes: Mapping[str, ErrorCode]) -> Verdict:
@@ -126,5 +128,5 @@ def _verdict(outcome: Outcome, task: Task[Any, Any], codes: Mapping[str, ErrorCo
             return Complete(task.returns.write(result, "the result"))
         case Failed(code, detail):
             return Bury(Failure.of(code, detail, codes))
-        case Requeue(delay, why):
-            return Release(duration(delay), why)
+        case Requeue(delay, reason):
+            return Release(duration(delay), reason)

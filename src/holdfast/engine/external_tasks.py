@@ -5,7 +5,7 @@ worker. The duty `external_tasks` tells of the others: those that come due later
 that wait for so long that their message may be lost. A message of the same name is kept once, so each of these may be done
 twice, by any number of processes.
 
-A job that was put back (`PutBack`) is not told of: whoever put it back has its message still.
+A job that was put back (`Requeue`) is not told of: whoever put it back has its message still.
 """
 
 from __future__ import annotations

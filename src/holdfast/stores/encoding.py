@@ -156,8 +156,8 @@ def meta_of(settlement: Settlement) -> dict[str, Any]:
             meta |= {"error_code": failure.code, "gateway_http_status": failure.gateway_status}
         case Complete(gateway_status=status):
             meta["gateway_http_status"] = status
-        case Release(_, why, reason=reason):
-            meta |= {"why": why, "reason": reason}
+        case Release(_, reason, wait_reason=wait_reason):
+            meta |= {"reason": reason, "wait_reason": wait_reason}
     return some(meta)
 
 

@@ -267,7 +267,7 @@ class LaneAdmission:
                 return Bury(Failure.of("NOT_ADMITTED", f"{gate}: {reason}"))
             case (gate, Hold(until, reason)):
                 wait = ASK_AGAIN if until is None else max(until - now, timedelta(seconds=1))
-                return Release(wait, f"{gate}: {reason}", reason=WaitReason.GATE)
+                return Release(wait, f"{gate}: {reason}", wait_reason=WaitReason.GATE)
 
     async def _unpaid(self, claimed: list[Claimed]) -> dict[Lease, Verdict]:
         """Those whose owner or key has used up a rate or a quota."""
@@ -297,8 +297,8 @@ class LaneAdmission:
         if charge.period == "rate":
             # Spread over the next round, so that they do not all come back for the one place that is free by then.
             wait += self._engine.rng.random() * charge.per / max(charge.limit, 1) * 2
-            return Release(wait, f"the rate of {charge.scope} is used up", reason=WaitReason.OWNER_RATE)
+            return Release(wait, f"the rate of {charge.scope} is used up", wait_reason=WaitReason.OWNER_RATE)
         used = f"{refusal.used} of {charge.limit}"
         wait += timedelta(seconds=60 * self._engine.rng.random())
-        why = f"the {charge.period}'s {charge.scope} is used up ({used})"
-        return Release(wait, why, reason=WaitReason.QUOTA)
+        reason = f"the {charge.period}'s {charge.scope} is used up ({used})"
+        return Release(wait, reason, wait_reason=WaitReason.QUOTA)

@@ -47,7 +47,18 @@ class _TooLarge(NamedTuple):
 class RunningAttempt:
     """An attempt under way, and the ways to end it from outside."""
 
-    __slots__ = ("begun", "child", "claimed", "given", "job", "kill", "leftover", "started", "task", "why")
+    __slots__ = (
+        "begun",
+        "child",
+        "claimed",
+        "end_reason",
+        "given",
+        "job",
+        "kill",
+        "leftover",
+        "started",
+        "task",
+    )
 
     def __init__(self, claimed: Claimed, job: Job, started: float, given: CallPermit | None = None) -> None:
         self.claimed, self.job, self.started = claimed, job, started
@@ -57,12 +68,12 @@ class RunningAttempt:
         self.child: Any = None  #: the child process that is ready for it
         self.kill: Callable[[], None] | None = None  #: ends a child process
         self.leftover: asyncio.Future[Any] | None = None  #: the thread it runs in, which nobody can stop
-        self.why: str | None = None  #: why it is being ended: timeout, shutdown, lost
+        self.end_reason: str | None = None  #: why it is being ended: timeout, shutdown, lost
 
-    def end(self, why: str) -> None:
-        if self.why is not None:
+    def end(self, reason: str) -> None:
+        if self.end_reason is not None:
             return
-        self.why = why
+        self.end_reason = reason
         self.job.cancelled = True  # a thread can only be told
         if self.kill is not None:
             self.kill()
@@ -91,8 +102,8 @@ class Executors:
 
     async def attempt(self, running: RunningAttempt) -> Verdict | None:
         """Run the handler; None when the attempt was taken away and nothing may be written."""
-        if running.why is not None:  # ended before it began
-            return None if running.why == "lost" else Release()
+        if running.end_reason is not None:  # ended before it began
+            return None if running.end_reason == "lost" else Release()
         claimed = running.claimed
         if claimed.until_deadline is not None or claimed.start_within is not None:
             early = self._too_late(claimed)
@@ -133,7 +144,7 @@ class Executors:
                 os._exit(0)  # the handler forked and its child came back: it is no worker
             if running.child is not None:  # nobody asked it to run anything
                 self._processes.give(running.child)
-        if running.job.completed or running.why == "lost":
+        if running.job.completed or running.end_reason == "lost":
             return None
         if running.job.gateway_status is not None and isinstance(verdict, Complete):
             verdict = replace(verdict, gateway_status=running.job.gateway_status)
@@ -215,7 +226,7 @@ class Executors:
         return Complete(text)
 
     def _ended(self, running: RunningAttempt, error: BaseException) -> Verdict:
-        match running.why:
+        match running.end_reason:
             case "timeout":
                 spent = running.claimed.timeout
                 failure = traced(Failure.of("EXECUTION_TIMEOUT", f"stopped after {spent}"), error)
@@ -236,17 +247,17 @@ class Executors:
     def _raised(self, running: RunningAttempt, error: BaseException) -> Verdict:
         match error:
             case DependencyHeld():
-                return Release(duration(error.after), str(error), reason=WaitReason.BREAKER_OPEN)
+                return Release(duration(error.after), str(error), wait_reason=WaitReason.BREAKER_OPEN)
             case ChildNotReady():
                 return Release(AGAIN_SOON, str(error))
             case Snooze():
                 return Release(duration(error.after), "snoozed", snoozed=True)
             case LeaseLost():
-                running.why = "lost"
+                running.end_reason = "lost"
                 return Release()
             case UnreadablePayload():
                 return Bury(presentable(traced(Failure.of("PAYLOAD_INVALID", str(error)), error)))
-        if running.why == "timeout":
+        if running.end_reason == "timeout":
             return self._ended(running, error)
         return self._engine.judge(running.claimed, error, self._spent(running))
 

@@ -193,8 +193,8 @@ class Dependencies:
         in_a_hurry = claimed.until_deadline is not None and claimed.until_deadline < HURRY
         if not guard.budget.take(paid, now, urgent=in_a_hurry or claimed.priority > 0):
             wait = guard.budget.wait(self._engine.rng.random())
-            why = f"the retry budget of {dependency.label} is used up"
-            return Release(wait, why, reason=WaitReason.RETRY_BUDGET)
+            reason = f"the retry budget of {dependency.label} is used up"
+            return Release(wait, reason, wait_reason=WaitReason.RETRY_BUDGET)
         return guard.begin(now, paid=paid)
 
     def _refused(self, dependency: Dependency, guard: DependencyGuard) -> Verdict | None:
@@ -205,8 +205,8 @@ class Dependencies:
         if policy is not None and policy.mode == "fail_fast":
             detail = f"the breaker of {dependency.label} is open"
             return Bury(Failure.held(policy.fail_code, detail, self._engine.codes))
-        why = f"the breaker of {dependency.label} is open"
-        return Release(self.closed_for(dependency), why, reason=WaitReason.BREAKER_OPEN)
+        reason = f"the breaker of {dependency.label} is open"
+        return Release(self.closed_for(dependency), reason, wait_reason=WaitReason.BREAKER_OPEN)
 
     def closed_for(self, dependency: Dependency) -> timedelta:
         """How long until the breaker lets calls be tried again, as far as is known."""
@@ -489,6 +489,6 @@ class Dependencies:
 def after_trial(verdict: Verdict | None, outcome: Outcome, dependency: Dependency) -> Verdict | None:
     """A job that was drafted for a trial which failed gets its attempt back and goes behind the others."""
     if outcome in (Outcome.FAILED, Outcome.SLOW) and isinstance(verdict, (RetryAfter, Bury)):
-        why = f"it was the trial call of {dependency.label}, which failed"
-        return Release(timedelta(), why, reason=WaitReason.TRIAL_FAILED)
+        reason = f"it was the trial call of {dependency.label}, which failed"
+        return Release(timedelta(), reason, wait_reason=WaitReason.TRIAL_FAILED)
     return verdict

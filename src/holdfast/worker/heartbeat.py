@@ -80,9 +80,9 @@ class Heartbeat:
         finally:
             self._heartbeat.close()
 
-    def _tell(self, why: str) -> None:
+    def _tell(self, reason: str) -> None:
         if self._told or self._stop.is_set():
             return
         self._told = True
-        log.warning("session.lost", worker=self._session.worker, reason=why)
+        log.warning("session.lost", worker=self._session.worker, reason=reason)
         self._lost()

@@ -79,5 +79,5 @@ class LeaseReconciler:
         for lease in sorted(unknown & self._suspects.keys()):
             if all(claim > self._suspects[lease] for claim in self._claims):
                 log.warning("claim.answer_lost", job_id=lease.job_id, epoch=lease.epoch)
-                self._settler.put(Settlement(lease, Release(why="the answer to the claim was lost")))
+                self._settler.put(Settlement(lease, Release(reason="the answer to the claim was lost")))
         self._suspects = {lease: self._suspects.get(lease, self._last_claim) for lease in unknown}

@@ -45,8 +45,8 @@ def log_outcome(
                 log.warning(
                     "job.failed", **_facts(claimed, spent, failure, breaker), **_cause(failure, shown)
                 )
-        case Release(_, why):
-            log.info("job.released", **_facts(claimed, spent, None, breaker), why=why)
+        case Release(_, reason):
+            log.info("job.released", **_facts(claimed, spent, None, breaker), reason=reason)
 
 
 def _facts(

@@ -173,9 +173,9 @@ class RunningAttempts:
         return None if job is None else (job, self._engine.tasks[job.task].function)
 
     # -- ending -----------------------------------------------------------------------------------------------------------
-    def end_all(self, why: str) -> None:
+    def end_all(self, reason: str) -> None:
         for running in list(self.running.values()):
-            running.end(why)
+            running.end(reason)
 
     async def finish(self, grace: float, hurry: asyncio.Event) -> None:
         """Let attempts finish within the *grace*, or until there is *hurry*."""
@@ -206,6 +206,6 @@ class RunningAttempts:
                     running.insist()
         left_behind = list(self.running.values())
         for running in left_behind:
-            running.why = "lost"  # whatever it answers later is nobody's
+            running.end_reason = "lost"  # whatever it answers later is nobody's
         self.running.clear()
         return left_behind

@@ -23,8 +23,8 @@ class Refused(Exception):
     """This callback changes nothing, now or ever; the words say why. Its *name* is one of a few: the submission it is about has
     one event of each, however many such callbacks somebody sends."""
 
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
         self.name = name
 
 
@@ -49,16 +49,16 @@ async def apply(
     except UsageError:
         raise Refused("unknown", "it is about something that is no submission") from None
     if report.answer is ReportStatus.REPEATED and callback.status in ("completed", "failed"):
-        why = f"the end of request {callback.request_id} came again"
-        await _put_on_record(grading, message_id, f"again {generation}", why)
+        reason = f"the end of request {callback.request_id} came again"
+        await _put_on_record(grading, message_id, f"again {generation}", reason)
     return report.answer
 
 
-async def _put_on_record(grading: Grading, message_id: str | None, name: str, why: str) -> None:
+async def _put_on_record(grading: Grading, message_id: str | None, name: str, reason: str) -> None:
     """An event of the submission that the message claims to be about, if there is one: nothing else is known of it."""
     with contextlib.suppress(ValueError, UnknownJob, UsageError):
         submission_id, _ = split(message_id or "")
-        await grading.app.refuse(submission_id, name, why=why, by="callback")
+        await grading.app.refuse(submission_id, name, reason=reason, by="callback")
 
 
 def _outcome(callback: Callback) -> Done | Failed | Requeue:

@@ -90,7 +90,7 @@ async def refusals(grading: Grading, row: JobRow) -> dict[str, str]:
     """Of callbacks: their names, and why."""
     events = [event for event in await grading.app.events(job_id=row.id) if event.kind == "stale_write"]
     assert len({event.meta["name"] for event in events}) == len(events)
-    return {event.meta["name"]: event.meta.get("why", "") for event in events}
+    return {event.meta["name"]: event.meta.get("reason", "") for event in events}
 
 
 async def test_a_submission_and_its_message_are_stored_together_under_the_names_of_the_source(

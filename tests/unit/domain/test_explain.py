@@ -168,7 +168,7 @@ def test_a_snoozed_job_says_so() -> None:  # E28
 def test_a_job_that_was_put_off_says_why(
     why: str, said: str | None, reason: WaitReason
 ) -> None:  # E17 E18 E26 E28
-    sentence = told(later("released", why=why, reason=said), reason, NOW + MINUTE)
+    sentence = told(later("released", reason=why, wait_reason=said), reason, NOW + MINUTE)
     assert sentence.startswith(f"It was put off: {why or 'no reason was given'}; it is due again at 12:01:00")
 
 
@@ -331,9 +331,9 @@ def test_in_a_fair_line_owners_are_served_in_turn() -> None:  # E25 E28
 
 
 def test_a_job_that_was_given_back_and_is_due_again_says_both() -> None:  # E28
-    sentence = told(in_line(2, "released", why="shutdown"), WaitReason.RELEASED)
+    sentence = told(in_line(2, "released", reason="shutdown"), WaitReason.RELEASED)
     assert sentence.startswith("It was given back (shutdown) and is due again; 2 jobs are ahead of it")
-    trial = in_line(2, "released", why="it was the trial call, which failed", reason="trial_failed")
+    trial = in_line(2, "released", reason="it was the trial call, which failed", wait_reason="trial_failed")
     told(trial, WaitReason.TRIAL_FAILED)
 
 
