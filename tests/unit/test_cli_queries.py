@@ -193,3 +193,21 @@ def test_the_help_of_a_command_lists_its_filters(capsys: Capture) -> None:  # E6
     for option in ("--task", "--queue", "--code", "--fingerprint", "--owner", "--all", "--dry-run"):
         assert option in shown
     assert "--where" not in shown
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "jobs cancel",
+        "outbox park",
+        "outbox discard",
+        "dead discard",
+        "queues pause",
+        "schedules pause",
+        "breakers open",
+        "breakers close",
+    ],
+)
+def test_what_a_person_does_takes_a_reason(capsys: Capture, command: str) -> None:  # E67
+    assert main([*command.split(), "--help"]) == 0
+    assert "--reason" in capsys.readouterr().out
