@@ -445,7 +445,7 @@ export interface OperationFilter {
 export interface OperationRequest {
   action: OperationAction;
   filter: OperationFilter;
-  /** At most so many a second. */
+  /** The maximum number of jobs a second. */
   rate?: number | null;
   /** Of redrive: another queue than their own. */
   to_queue?: string | null;
@@ -974,10 +974,10 @@ export declare class Operations {
   /** One dead letter, by its job's id */
   getDeadLetter(jobId: string, query?: GetDeadLetterQuery, options?: CallOptions): Promise<DeadLetterView>;
 
-  /** Give it another life */
+  /** Redrive a dead letter */
   redriveDeadLetter(jobId: string, body?: RedriveRequest, options?: GuardedOptions & NamedOptions): Promise<MovedJob>;
 
-  /** Strike it; its job stays failed */
+  /** Discard a dead letter; its job stays failed */
   discardDeadLetter(jobId: string, body: DiscardRequest, options?: GuardedOptions & NamedOptions): Promise<MovedJob>;
 
   /** How topics stand in which a message waits or is parked */

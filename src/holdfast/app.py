@@ -385,7 +385,7 @@ class Holdfast(Declaring, Relaying, Verbs):
             raise UsageError("queues is empty; name those to serve, or leave it out to serve all")
         if strange := sorted(set(queues or ()) - {task.policy.queue for task in self.tasks.values()}):
             log.warning(
-                "queues.strange", queues=strange, hint="no task is in them; jobs get there by queue= alone"
+                "queue.unknown", queues=strange, hint="no task is in them; jobs get there by queue= alone"
             )
         check_importing()
         if any(task.policy.execute == "process" for task in self.tasks.values()):
@@ -429,33 +429,33 @@ class Holdfast(Declaring, Relaying, Verbs):
         for task in install_webhooks(self):
             self._reloader.adopt(task)
         async with AsyncExitStack() as stack:
-            chores, stopping = (
-                asyncio.create_task(self._maintenance(engine).run(), name="maintenance"),
-                asyncio.Event(),
-            )
-            stack.push_async_callback(_end, chores)
+            running = asyncio.create_task(self._maintenance(engine).run(), name="maintenance")
+            stopping = asyncio.Event()
+            stack.push_async_callback(_end, running)
             if handle_signals:
                 stop_on_signals(stopping.set, stack, self._clock)
                 reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
             if self._reloader.path is not None:
                 looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
                 stack.push_async_callback(_end, looking)
-            log.info("scheduler.started")
+            log.info("maintenance.started")
             await stopping.wait()
-        log.info("scheduler.stopped")
+        log.info("maintenance.stopped")
 
     def _maintenance(self, engine: Engine) -> Maintenance:
-        chores = Maintenance(engine, self.retention, self.schedules)
-        chores.add("webhooks", DISPATCH_EVERY, Fanout(engine).run)
+        maintenance = Maintenance(engine, self.retention, self.schedules)
+        maintenance.add("webhooks", DISPATCH_EVERY, Fanout(engine).run)
         notifying = NotifierFeed(engine, lambda: self.policies.notifiers)
-        chores.add("notifiers", NOTIFY_EVERY, notifying.run, apart=True)
+        maintenance.add("notifiers", NOTIFY_EVERY, notifying.run, apart=True)
         if engine.broker is not None:
-            chores.add("dispatch", HAND_OUT_EVERY, HandingOut(engine, engine.broker).run)
+            maintenance.add("dispatch", HAND_OUT_EVERY, HandingOut(engine, engine.broker).run)
         if self.external_tasks.hook in self._hooks:
-            chores.add("external_tasks", self.external_tasks.every, lambda: self.external_tasks.look(engine.store))
+            maintenance.add(
+                "external_tasks", self.external_tasks.every, lambda: self.external_tasks.look(engine.store)
+            )
         if self.credits.hook in self._hooks:
-            chores.add("credits", CREDITS_EVERY, self.credits.run_maintenance)
-        return chores
+            maintenance.add("credits", CREDITS_EVERY, self.credits.run_maintenance)
+        return maintenance
 
 
 def _no_trace() -> None:
@@ -467,8 +467,8 @@ async def _end(task: asyncio.Task[Any]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _run_together(worker: Worker, chores: Maintenance | None) -> None:
-    housework = asyncio.create_task(chores.run(), name="maintenance") if chores else None
+async def _run_together(worker: Worker, maintenance: Maintenance | None) -> None:
+    maintaining = asyncio.create_task(maintenance.run(), name="maintenance") if maintenance else None
     working = asyncio.create_task(worker.run(), name="worker")
     cancelled = False
     try:
@@ -482,5 +482,5 @@ async def _run_together(worker: Worker, chores: Maintenance | None) -> None:
             raise asyncio.CancelledError
         working.result()
     finally:
-        if housework is not None:
-            await _end(housework)
+        if maintaining is not None:
+            await _end(maintaining)

@@ -151,7 +151,7 @@ def report(
     they are named. The queue is a durable quorum queue and is made if it is missing.
 
     A callback that the broker did not take after *tries* is an error in the worker's log; a task with `acks_late` has then
-    been done and acknowledged all the same, so whoever waits for it finds its end by the job's deadline or lease.
+    been done and acknowledged all the same, so a caller that waits for it gets its end by the job's deadline or lease.
     """
     from celery import signals  # only Celery workers have it
 

@@ -15,7 +15,7 @@ HoldfastError
 ├── BadSignature          a message was not signed by whom it says
 ├── Conflict              a person's move lost to the state the job is in
 │   └── Changed           it changed since you read it; nothing was done
-├── InsufficientCredits   whoever pays has fewer credits than this costs: nothing was done
+├── InsufficientCredits   the paying account has fewer credits than this costs: nothing was done
 ├── QuotaExceeded         an account has used up what it may in this day or month: nothing was done
 ├── LeaseLost             a worker's write came after its lease had ended: nothing was changed
 ├── JobFailed             `handle.result()` of a job that ended without a result
@@ -148,7 +148,7 @@ class Changed(Conflict):
 
 
 class InsufficientCredits(HoldfastError):
-    """Whoever pays for a job has fewer credits than it costs."""
+    """The account that pays for a job has fewer credits than it costs."""
 
     code = "INSUFFICIENT_CREDITS"
 

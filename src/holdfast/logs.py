@@ -29,11 +29,11 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 
 #: What became of the job, where the event's name says it (E63 `status`).
 _STATUS = {
-    "job.retry": "queued",
+    "job.retry_scheduled": "queued",
     "job.released": "queued",
     "job.failed": "failed",
     "job.completed": "complete",
-    "job.taken_away": "lost",
+    "job.lease_lost": "lost",
 }
 
 #: Libraries that tell of every call at the level "info", with addresses that nobody has checked for secrets.
@@ -140,7 +140,7 @@ def _configure_structlog(render: Callable[[Facts], str], level: str, keep: bool)
             lambda _logger, _method, facts: render(facts),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        # The stream of the moment, not of the set-up: whoever swaps stderr gets the lines.
+        # The stream of the moment, not of the set-up: a program that swaps stderr gets the lines.
         logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )

@@ -30,7 +30,7 @@ class Portal(Verbs):
         self._opening: asyncio.Lock | None = None
         self._loop = asyncio.new_event_loop()
         self._opened: list[Callable[[], Awaitable[None]]] = []  #: how to close what was opened
-        # The thread and the end know the loop and what to close. Whoever keeps a portal or an engine keeps the app.
+        # The thread and the end know the loop and what to close. A reference to a portal or an engine keeps the app alive.
         join = threads.start("holdfast-portal", partial(_run, self._loop))
         self.close = weakref.finalize(self, _end, self._loop, join, self._opened)
 

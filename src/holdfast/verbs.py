@@ -101,7 +101,7 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         return await (await self.engine()).resume(kind, name, by=by)
 
     async def forget_schedule(self, name: str) -> None:
-        """Strike a schedule that no code declares any more; one that is declared begins anew with its next tick."""
+        """Delete a schedule that no code declares any more. One that is still declared starts anew with its next tick."""
         await (await self.engine()).forget_schedule(name)
 
     async def holds(self) -> list[Held]:
@@ -226,7 +226,7 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
         progress: Callable[[int], None] = lambda done: None,
         **where: Any,
     ) -> int:
-        """Give dead letters another life: one, many, or all that match; how many were queued."""
+        """Redrive dead letters (one, many, or all that match) and return how many were queued."""
         chosen = dead_letter_filter(ids=ids, **where)
         return await (await self.engine()).redrive(
             chosen, by=by, queue=to_queue, rate=rate, limit=limit, progress=progress
@@ -235,7 +235,7 @@ class Verbs(WebhookVerbs, Desk, OutboxVerbs, ABC):
     async def discard(
         self, ids: str | Collection[str] | None = None, *, reason: str, by: str = "api", **where: Any
     ) -> int:
-        """Strike dead letters; their jobs stay failed. How many."""
+        """Delete dead letters and return how many; their jobs stay failed."""
         return await (await self.engine()).discard(dead_letter_filter(ids=ids, **where), reason=reason, by=by)
 
     async def purge(

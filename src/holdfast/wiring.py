@@ -90,7 +90,7 @@ class SystemThreads:
 
 
 def http_probe(url: str) -> Callable[[], Awaitable[bool]]:
-    """Asks a URL: whoever answers at all, and not that something is broken, is there."""
+    """A health check that calls a URL: any response without a server error means that the service is up."""
     parts = parts_of(url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.netloc:
         raise UsageError(

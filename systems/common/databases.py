@@ -28,7 +28,7 @@ _LOCK = 7_226_301_122  # any number, the same for all who make the tables
 
 class Database(Protocol):
     async def prepare(self, statements: Sequence[str]) -> None:
-        """Make the tables, whoever else does it at the same time."""
+        """Create the tables; other processes may do so at the same time."""
 
     async def run(self, sql: str, *values: Any) -> list[Row]:
         """One statement, committed when this returns."""

@@ -36,11 +36,11 @@ class Switch(Generic[F]):
 
     def set(self, fault: F | None) -> None:
         self._fault = fault
-        self._left = getattr(fault, "times", None)  # so many requests, then it is off
+        self._left = getattr(fault, "times", None)  # how many requests it breaks before it is off
         seconds = None if fault is None else fault.seconds
         self._until = None if seconds is None else time.monotonic() + seconds
         self._seen.clear()
-        self._off.set()  # whoever hangs because of the last one is let go
+        self._off.set()  # releases requests that hang because of the last fault
         self._off = asyncio.Event()
 
     def current(self) -> F | None:
@@ -48,7 +48,7 @@ class Switch(Generic[F]):
             self.set(None)
         return self._fault
 
-    def strike(self, kind: str = "") -> F | None:
+    def take(self, kind: str = "") -> F | None:
         """The fault for this request. Counted out by its *kind*, not drawn: of 10 requests at 30 % it is 3, and the same 3
         each time."""
         fault = self.current()

@@ -11,8 +11,11 @@ Given = TypeVarTuple("Given")
 
 
 async def in_thread(work: Callable[[Unpack[Given]], T], *given: *Given) -> T:
-    """What *work* answers. Whoever is cancelled meanwhile waits for its end: a thread cannot be stopped, and may still use what
-    the caller is about to close. (`anyio.to_thread` does the same for twice the processor time.)"""
+    """Run *work* in a thread and return its result.
+
+    A caller that is cancelled waits for its end: a thread cannot be stopped, and may still use what
+    the caller is about to close. (`anyio.to_thread` does the same for twice the processor time.)
+    """
     working = asyncio.get_running_loop().run_in_executor(None, work, *given)
     try:
         return await asyncio.shield(working)

@@ -28,9 +28,9 @@ class Settings:
     retry_backoff: Backoff = "double"  #: "triple": 5 s, 15 s, 45 s, each ±20 %, as the older document has it
     worker_lease_ttl_sec: int = 90
     worker_concurrency: int = 10
-    worker_max_crashes: int = 3  #: so many workers in a row may be lost with a job before it is given up
+    worker_max_crashes: int = 3  #: how many workers in a row may be lost with a job before it fails
     gateway_timeout_ms: int = 60_000
-    circuit_window: str = "20"  #: so many calls, or a time such as "120s"
+    circuit_window: str = "20"  #: a number of calls, or a time such as "120s"
     circuit_fail_threshold: float = 0.5
     circuit_cooldown_ms: int = 30_000
     circuit_mode: Mode = "hold"

@@ -25,7 +25,7 @@ from systems.grading.worker.ledger import Ledger
 
 
 def _alarms(*, clear: bool) -> int:
-    """Of the workers of this machine. 1 while there are any: for whoever looks by the clock."""
+    """Print the alarms of this machine's workers. Return 1 while there are any, so that a monitor can check the exit code."""
     file = Settings.read(os.environ).ledger
     if isinstance(file, Path) and not file.exists():
         raise UsageError("there is no ledger here; set LEDGER to that of the workers, on their machine")

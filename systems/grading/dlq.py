@@ -43,10 +43,10 @@ async def list_dead(grading: Grading, *, limit: int = 50) -> list[Buried]:
 
 
 async def recover(grading: Grading, request: str, *, by: str) -> JobRow:
-    """Send the submission of this dead letter again, as a new request, and strike the letter.
+    """Send the submission of this dead letter again, as a new request, and delete the letter.
 
     `NoSuchLetter` when there is none; `Conflict` when the submission has not failed: the letter stays then. Killed before the
-    letter is struck, it is there once more, and its submission refuses to be sent twice for it.
+    letter is deleted, it is there once more, and its submission refuses to be sent twice for it.
     """
     async with _letters(grading, MOST) as found:
         letters = [message for message in found if read(message).request_id == request]
@@ -65,7 +65,7 @@ async def recover(grading: Grading, request: str, *, by: str) -> JobRow:
 
 
 async def discard(grading: Grading, request: str, *, by: str) -> int:
-    """Strike the letters of a request (the empty one: those that name none); how many."""
+    """Delete the letters of a request (the empty one: those that name none) and return how many."""
     async with _letters(grading, MOST) as found:
         letters = [message for message in found if read(message).request_id == request]
         for message in letters:

@@ -1,4 +1,4 @@
-"""The queues of grading, as data: whoever comes first declares them, and all declare the same.
+"""The queues of grading, as data: the first process declares them, and all declare the same.
 
 grading.request ──► worker ──► grading.callback ──► main app
      ▲    │             └────► grading.dlq                └─refused─► grading.callback.dlq
@@ -54,7 +54,7 @@ def wait_queue(delay_ms: float) -> tuple[str, dict[str, Any]]:
     """The queue in which a request waits for at least *delay_ms*, and its arguments.
 
     All messages of one queue wait equally long: the broker looks at the head of a queue only, and a long wait before a
-    short one would hold it up. A queue that was not declared for a while goes away, always after what is in it: whoever
+    short one would hold it up. A queue that was not declared for a while goes away, always after what is in it: a process that
     sends to it declares it first.
     """
     step = _FINE_MS if delay_ms < 5_000 else _COARSE_MS

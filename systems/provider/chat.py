@@ -95,7 +95,7 @@ async def _stream(
         yield event({"content": reply.text[place : place + size]})
     while fault is not None and fault.endless:
         yield event({"content": " and so on" * 1000})
-        await asyncio.sleep(0)  # whoever has gone can be noticed
+        await asyncio.sleep(0)  # lets a disconnected client be noticed
         if await request.is_disconnected():
             return
     yield event({}, reply.finish)

@@ -45,7 +45,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     endless: bool = False  #: a stream that goes on for ever
     content: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None  #: the answer says this
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100
-    times: Annotated[int, msgspec.Meta(ge=1)] | None = None  #: so many calls, then it is off
+    times: Annotated[int, msgspec.Meta(ge=1)] | None = None  #: how many calls it breaks before it is off
     seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
 
 
@@ -60,9 +60,7 @@ class Faults:
         self._app, self._switch = app, switch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        fault = (
-            self._switch.strike() if scope["type"] == "http" and scope["path"].startswith("/v1/") else None
-        )
+        fault = self._switch.take() if scope["type"] == "http" and scope["path"].startswith("/v1/") else None
         if fault is None:
             await self._app(scope, receive, send)
             return

@@ -1,6 +1,6 @@
 """Grades a text by rules, for the demo: the same text always has the same bands. No judgement of anybody's English.
 
-It answers whoever asks for a JSON schema of the name `SCHEMA_NAME`; the text is what follows the line `TEXT_BEGINS`.
+It answers requests for a JSON schema of the name `SCHEMA_NAME`; the text is what follows the line `TEXT_BEGINS`.
 """
 
 from __future__ import annotations

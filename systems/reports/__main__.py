@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="holdfast reports", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     stats = commands.add_parser("stats", help="retry rate, failures, times, captures and cost")
-    stats.add_argument("--hours", type=float, default=0.0, help="of the last so many hours; 0 for all")
+    stats.add_argument("--hours", type=float, default=0.0, help="how many hours back to read; 0 for all")
     stats.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     try:

@@ -38,7 +38,7 @@ class Document:
 
     data: bytes
     version: str  #: its entity tag: another content has another
-    attributes: Mapping[str, str]  #: content type, and what whoever stored it said of it
+    attributes: Mapping[str, str]  #: content type, and the metadata given when it was stored
 
 
 @dataclass(frozen=True, slots=True)

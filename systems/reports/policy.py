@@ -8,7 +8,7 @@ from holdfast import Retry, table
 
 MAX_ATTEMPTS = 4
 FIRST_WAIT = timedelta(seconds=30)
-#: Each wait is so many times the one before.
+#: The factor between one wait and the next.
 FACTOR = 4
 JITTER = "20%"
 

@@ -23,7 +23,7 @@ def make_messages(text: str, schema: Schema, instructions: str) -> list[dict[str
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
     system = _SYSTEM.format(mark=mark, schema=canonical(schema))
     if instructions:
-        system += f"\nInstructions of whoever asks:\n{instructions}\n"
+        system += f"\nInstructions of the user:\n{instructions}\n"
     return [
         {"role": "system", "content": system},
         {"role": "user", "content": f"{mark}\n{text}\n{mark}"},

@@ -9,7 +9,7 @@ from systems.screenshots.codes import CODES, Code, message
 class ShotFailed(ValueError):
     """No picture came of it. *detail* takes the place of the code's own line where it can be said more exactly.
 
-    A `ValueError`, so that whoever decodes a `Shot` that cannot be taken is told so, and not that something broke.
+    A `ValueError`, so that decoding an invalid `Shot` reports it as invalid, and not as an internal error.
     """
 
     def __init__(self, code: Code, detail: str = "") -> None:

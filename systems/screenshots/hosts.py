@@ -93,7 +93,7 @@ class Hosts:
         try:
             return await self._wait(place, owner, self._now())
         except Exception as error:
-            log.warning("hosts.unavailable", reason=type(error).__name__)
+            log.warning("host_breaker.unavailable", reason=type(error).__name__)
             return 0.0
 
     async def tell(self, place: str, owner: str, code: Code | None) -> None:
@@ -104,7 +104,7 @@ class Hosts:
             elif code in DOWN:
                 await self._fail(place, owner, self._now())
         except Exception as error:
-            log.warning("hosts.unavailable", reason=type(error).__name__)
+            log.warning("host_breaker.unavailable", reason=type(error).__name__)
 
     # Each write is preceded by a read that mostly finds nothing to do: on SQLite a write waits for all others, a read for none.
     async def _succeed(self, place: str, owner: str) -> None:

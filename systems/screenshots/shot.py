@@ -24,7 +24,7 @@ LONGEST_SELECTOR = 500
 
 
 class Shot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A picture of a page. Whoever holds one may trust its values, but for the *url*: where that leads is the guard's to say.
+    """A picture of a page. Its values were checked, except the *url*: the guard decides whether that may be opened.
 
     A pdf has sheets of *width* × *height*; without *full_page* only the first.
     """

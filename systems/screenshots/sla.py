@@ -218,7 +218,7 @@ class Sla:
             now,
         )
         for tier, owes in new:
-            log.warning("sla.broken", job_id=job_id, kind=kind.value, late_by=round(now - due_at, 1))
+            log.warning("sla.breached", job_id=job_id, kind=kind.value, late_by_s=round(now - due_at, 1))
             await self._tell_breach(job_id, kind.value, tier, due_at, int(owes))
         return len(new)
 
@@ -285,4 +285,4 @@ class Sla:
         except (
             UnknownJob
         ):  # retention was first: the breach and the ledger stay, there is no job to tell it of
-            log.info("sla.not_told", job_id=job_id, kind=kind, told=event)
+            log.info("sla.event_dropped", job_id=job_id, kind=kind, job_event=event)

@@ -53,7 +53,7 @@ _OTHER_SLOTS = 2
 
 
 class Shooting(Protocol):
-    """Whoever takes pictures."""
+    """An object that takes pictures."""
 
     async def shoot(self, shot: Shot) -> Picture: ...
 

@@ -73,13 +73,13 @@ async def test_while_the_broker_is_away_jobs_are_claimed_from_the_store(
             await asyncio.to_thread(way.reset)
             await book.note.enqueue_many([{"number": number} for number in range(1, 40)])
             await book.all_ran(40)
-            assert told == [("WARNING", "dispatch.away")]
+            assert told == [("WARNING", "broker.unavailable")]
             way.refuse = False
             await until(lambda: _is_back(app))
             await book.note.enqueue_many([{"number": number} for number in range(40, 60)])
             await book.all_ran(60)
     # Once for each time it was away: on a busy machine it may be so for a moment more, and at the end, too.
-    assert told[:2] == [("WARNING", "dispatch.away"), ("INFO", "dispatch.back")]
+    assert told[:2] == [("WARNING", "broker.unavailable"), ("INFO", "broker.recovered")]
     assert told == (told[:2] * len(told))[: len(told)]
 
 

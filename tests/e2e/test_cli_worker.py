@@ -187,10 +187,10 @@ def test_up_says_how_to_enqueue_and_works(shop: Shop) -> None:
 
 def test_a_scheduler_stops_when_told(shop: Shop) -> None:  # E67
     scheduler = shop.start("scheduler", "shop:app")
-    eventually(lambda: shop.told("scheduler.started"), "the scheduler to start")
+    eventually(lambda: shop.told("maintenance.started"), "the scheduler to start")
     scheduler.terminate()
     assert ended(scheduler) == 0
-    assert shop.told("scheduler.stopped")
+    assert shop.told("maintenance.stopped")
 
 
 # -- several ----------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_a_lost_process_is_replaced_and_all_stop_together(shop: Shop) -> None:
     first, second = (line["pid"] for line in shop.told("process.started"))
     os.kill(first, signal.SIGKILL)
     eventually(lambda: len(shop.told("worker.started")) == 3, "a third worker")
-    [lost] = shop.told("process.lost")
+    [lost] = shop.told("process.exited")
     assert lost["code"] == -signal.SIGKILL
     third = shop.told("process.started")[2]["pid"]
     assert alive(second)
@@ -232,7 +232,7 @@ def test_the_parent_passes_a_hang_up_on_and_the_policies_are_read_again(shop: Sh
     parent = shop.worker("--processes", "2")
     eventually(lambda: len(shop.told("worker.started")) == 2, "two workers")
     parent.send_signal(signal.SIGHUP)
-    eventually(lambda: len(shop.told("policies.reloaded")) == 2, "both to read their policies")
+    eventually(lambda: len(shop.told("policy_file.reloaded")) == 2, "both to read their policies")
     parent.terminate()
     assert ended(parent) == 0
     assert len(shop.told("process.started")) == len(shop.told("worker.stopped")) == 2
@@ -249,7 +249,7 @@ def test_a_hang_up_ends_no_child_that_does_not_listen(shop: Shop) -> None:  # E1
     eventually(lambda: shop.job(job_id)["state"] == "complete", "the job to complete")
     parent.terminate()
     assert ended(parent) == 0
-    assert shop.told("process.lost") == []
+    assert shop.told("process.exited") == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent is gone")

@@ -114,9 +114,9 @@ async def test_a_worker_that_is_given_a_queue_without_tasks_says_so(
 
     async with app:
         await app.run_worker(queues=["mail"], until_idle=True)
-        assert "queues.strange" not in caplog.text
+        assert "queue.unknown" not in caplog.text
         await app.run_worker(queues=["mail", "mial"], until_idle=True)
-    assert "queues.strange queues=['mial']" in caplog.text
+    assert "queue.unknown queues=['mial']" in caplog.text
 
 
 async def test_a_wrong_call_inside_a_handler_fails_the_job_with_one_line(app: Holdfast) -> None:  # E40 E47

@@ -143,12 +143,14 @@ async def test_every_line_about_an_attempt_has_the_facts_of_the_promise(
     lines: list[dict[str, Any]] = [
         json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")
     ]
-    about = [line for line in lines if line["event"] in ("job.retry", "job.failed", "job.completed")]
+    about = [
+        line for line in lines if line["event"] in ("job.retry_scheduled", "job.failed", "job.completed")
+    ]
     wanted = ("event", "job_id", "status", "attempt", "gateway_status", "error_code", "breaker")
     assert sorted((tuple(line[name] for name in wanted) for line in about), key=str) == sorted(
         [
-            ("job.retry", first.id, "queued", 1, 502, "HTTP_5XX", "closed"),
-            ("job.retry", first.id, "queued", 2, 502, "HTTP_5XX", "closed"),
+            ("job.retry_scheduled", first.id, "queued", 1, 502, "HTTP_5XX", "closed"),
+            ("job.retry_scheduled", first.id, "queued", 2, 502, "HTTP_5XX", "closed"),
             ("job.completed", first.id, "complete", 3, None, None, "closed"),
             ("job.failed", second.id, "failed", 1, None, "NO_WAY", None),
         ],
@@ -162,8 +164,8 @@ def test_an_application_with_logs_of_its_own_gets_no_secrets_either(
 ) -> None:  # E63
     from holdfast.logs import Log
 
-    Log("holdfast.worker").warning("claim.waits", reason=SPOKEN[0], headers={"Authorization": CANARY})
-    assert "claim.waits" in caplog.text
+    Log("holdfast.worker").warning("claim.retrying", reason=SPOKEN[0], headers={"Authorization": CANARY})
+    assert "claim.retrying" in caplog.text
     assert CANARY not in caplog.text
 
 

@@ -68,7 +68,7 @@ async def test_no_worker_of_ours_takes_it_and_a_report_ends_it(app: Holdfast) ->
     async with working(app):
         assert await (await other.enqueue()).result("10s") == "ours"
         assert (await app.job(handle.id)).state is State.QUEUED
-        assert (await app.explain(handle.id)).reason == "outside"
+        assert (await app.explain(handle.id)).reason == "external"
         began = await app.begin(handle.id, **FIRST)
         assert (began.answer, began.state) == (ReportStatus.APPLIED, State.PROCESSING)
         assert (await app.begin(handle.id, **FIRST)).answer is ReportStatus.REPEATED

@@ -285,7 +285,10 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
     "an unknown task option": (lambda w: w.task(zzz=3), "no task option zzz; there are: name, queue, retry,"),
     "a wrong timeout": (lambda w: w.task(timeout="soon"), "timeout: 'soon' is not a duration; write"),
     "a timeout of nothing": (lambda w: w.task(timeout=0), "write a longer time, or None for none"),
-    "a wrong executor": (lambda w: w.task(execute="threads"), "it is one of async, thread, process, outside"),
+    "a wrong executor": (
+        lambda w: w.task(execute="threads"),
+        "it is one of async, thread, process, external",
+    ),
     "a thread for async": (
         lambda w: w.task(execute="thread"),
         "leave out execute=, or write it as a plain def",

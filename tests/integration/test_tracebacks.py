@@ -192,7 +192,11 @@ async def test_the_log_of_a_failed_attempt_has_the_reason_and_each_traceback_onc
     ]
     events = [(one.event, one.facts["reason"]) for one in told]
     reason = "ZeroDivisionError: division by zero"
-    assert events == [("job.retry", reason), ("job.retry", reason), ("job.failed", reason)]
+    assert events == [
+        ("job.retry_scheduled", reason),
+        ("job.retry_scheduled", reason),
+        ("job.failed", reason),
+    ]
     assert AT in told[0].facts["traceback"]
     assert ["traceback" in one.facts for one in told] == [True, False, False]
     assert len({one.facts["traceback_id"] for one in told}) == 1

@@ -156,7 +156,7 @@ async def test_whoever_is_refused_is_on_record(caplog: pytest.LogCaptureFixture)
         assert_refused(await client.post(f"{API}/jobs/{job_id}/cancel"), 403)
         assert_refused(await client.post(f"{API}/admin/retry-scheduler/pause"), 403)
         assert_refused(await client.get(f"{API}/jobs?owner=alice"), 403)
-    lines = [record.getMessage() for record in caplog.records if "http.forbidden" in record.getMessage()]
+    lines = [record.getMessage() for record in caplog.records if "request.forbidden" in record.getMessage()]
     assert len(lines) == 3
     assert all("caller=key:owner-" in line for line in lines)
 

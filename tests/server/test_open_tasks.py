@@ -122,7 +122,7 @@ async def test_the_refusal_says_what_to_do_and_is_on_record(
     for road in (enqueue, retry):
         caplog.clear()
         await road(world, CLOSED)
-        assert "http.forbidden" in caplog.text, road
+        assert "request.forbidden" in caplog.text, road
     told = (await enqueue(world, CLOSED)).json()["detail"]
     assert told == "task sweep is not open to owners' keys; declare it with http=True"
     assert "engine's own" in (await enqueue(world, TASK)).json()["detail"]

@@ -92,7 +92,7 @@ def test_a_database_that_is_away_is_one_line_without_a_traceback(
     try:
         raise StoreUnavailable("jobs.db is locked")
     except StoreUnavailable:
-        log.exception("duty.failed")
+        log.exception("maintenance.failed")
     told = line(capsys)
     assert told["reason"] == "jobs.db is locked"
     assert "exception" not in told
@@ -102,7 +102,7 @@ def test_a_bug_keeps_its_traceback_but_not_its_secrets(as_json: None, log: Any, 
     try:
         raise ValueError("postgresql://me:hunter2@db")
     except ValueError:
-        log.exception("duty.failed")
+        log.exception("maintenance.failed")
     text = capsys.readouterr().err
     assert "Traceback" in text
     assert "postgresql://me:***@db" in text
@@ -241,8 +241,8 @@ def test_an_app_that_has_set_up_logging_gets_readable_lines_of_ours(
     monkeypatch.delitem(sys.modules, "structlog")
     monkeypatch.setattr(logging.getLogger(), "handlers", [caplog.handler])
     logs.configure(keep=True)
-    Log("holdfast.test").warning("store.away", reason="locked", password="hunter2")
-    assert caplog.messages == ["store.away reason=locked password=***"]
+    Log("holdfast.test").warning("store.unavailable", reason="locked", password="hunter2")
+    assert caplog.messages == ["store.unavailable reason=locked password=***"]
     assert capsys.readouterr().err == ""
 
 

@@ -54,7 +54,7 @@ async def test_a_database_that_comes_late_is_waited_for(
         await app.counts()
     assert away.seen == 4
     told = [line for line in caplog.text.splitlines() if "store." in line]
-    assert ["store.away" in told[0], "store.back" in told[-1], len(told)] == [True, True, 2]
+    assert ["store.unavailable" in told[0], "store.recovered" in told[-1], len(told)] == [True, True, 2]
     assert "is it running?" in told[0]
 
 

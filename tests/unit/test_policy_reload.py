@@ -83,7 +83,7 @@ async def test_a_changed_file_is_in_force_for_the_next_enqueue_and_the_next_fail
     assert task.policy.timeout is task.plain_spec.timeout is None
     assert task.policy.retry.backoff.delay(1, 0.5) == timedelta(seconds=5)
     assert app.policies is reloader.policies
-    assert heard.events() == ["policies.reloaded"]
+    assert heard.events() == ["policy_file.reloaded"]
     assert not reloader.reload(app.tasks)
 
 
@@ -96,7 +96,7 @@ async def test_a_bad_file_is_logged_once_and_the_old_policies_stay(file: Path, h
     assert task.policy is before
     assert app.policies is policies
     [(event, facts)] = heard.lines
-    assert event == "policies.refused"
+    assert event == "policy_file.refused"
     assert (
         facts["reason"]
         == f'{file}:3: tasks.t.timeout: \'soon\' is not a duration; write "30s", "1h30m" or a timedelta'
@@ -116,7 +116,7 @@ async def test_a_file_that_does_not_fit_one_task_changes_none(file: Path, heard:
     assert not reloader.reload(app.tasks)
     assert other.policy.retry.max_attempts == 5
     assert task.policy.retry.max_attempts == 3
-    assert heard.events() == ["policies.refused"]
+    assert heard.events() == ["policy_file.refused"]
 
 
 async def test_a_file_that_is_gone_for_a_while_changes_nothing(file: Path, heard: Heard) -> None:  # E10
@@ -126,7 +126,7 @@ async def test_a_file_that_is_gone_for_a_while_changes_nothing(file: Path, heard
     for _ in range(3):
         assert not reloader.reload(app.tasks)
     assert task.policy.retry.max_attempts == 3
-    assert heard.events() == ["policies.refused"]
+    assert heard.events() == ["policy_file.refused"]
     file.write_text(text)
     assert reloader.reload(app.tasks)
 
@@ -186,7 +186,7 @@ async def test_a_running_process_keeps_its_prices(file: Path, heard: Heard) -> N
     assert reloader.reload(app.tasks)
     assert (task.policy.price, task.policy.retry.max_attempts) == (2, 9)
     assert heard.lines[1] == (
-        "policies.price_waits",
+        "policy_file.price_deferred",
         {"tasks": ["t"], "hint": "a process keeps its prices; restart it"},
     )
     assert declare(file)[2].policy.price == 3
@@ -278,7 +278,7 @@ async def test_sighup_makes_a_real_worker_read_its_file_again(tmp_path: Path) ->
     finally:
         worker.terminate()
         _, said = worker.communicate(timeout=30)
-    assert "policies.reloaded" in said
+    assert "policy_file.reloaded" in said
     assert worker.returncode == 0
 
 
@@ -299,4 +299,4 @@ async def test_sighup_does_not_end_a_worker_without_a_file(
     handle = await hang_up.enqueue()
     await app.run_worker(until_idle=True, handle_signals=True)
     assert (await handle.job()).state == "complete"
-    assert heard.events() == ["policies.none"]
+    assert heard.events() == ["policy_file.not_set"]

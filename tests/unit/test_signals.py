@@ -86,7 +86,7 @@ async def test_without_a_terminal_and_without_a_file_of_policies_a_hang_up_ends_
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
     assert (state, unheard) == (State.COMPLETE, [])
-    assert "policies.none" in caplog.text
+    assert "policy_file.not_set" in caplog.text
 
 
 async def test_a_worker_under_nohup_does_not_hear_its_terminal_go(

@@ -25,7 +25,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture)
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [line.getMessage() for line in caplog.records if line.getMessage().startswith("loop.blocked")]
+    return [
+        line.getMessage() for line in caplog.records if line.getMessage().startswith("event_loop.blocked")
+    ]
 
 
 async def hold(app: Holdfast, caplog: pytest.LogCaptureFixture) -> None:

@@ -57,7 +57,7 @@ NOT_PROMISED = """## What we do not promise
   restored from your backup, and jobs acknowledged since are not in it.
 - **Anything when durability is switched off**: `synchronous_commit=off`, `fsync=off`, a replica promoted without what was
   committed on the primary.
-- **That these nets see everything.** No run proves the absence of a bug; it bounds how often one can strike. The bounds above
+- **That these nets see everything.** No run proves the absence of a bug; it bounds how often one can occur. The bounds above
   hold for troubles like these, on machines like this one, and for no others.
 """
 
@@ -84,7 +84,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def bound(stories: int, broken: int = 0) -> str:
-    """The rule of three: none of so many broke, so with 95 % confidence fewer than this do."""
+    """Apply the rule of three: if none of *stories* runs failed, with 95 % confidence fewer than this share do."""
     if broken or not stories:
         return "none: it broke"
     return f"1 in {stories // 3:,}"
@@ -185,7 +185,7 @@ def _tortures(tortures: Sequence[Torture]) -> str:
         ["attempts begun", *(f"{run.attempts:,}" for run in tortures)],
         ["leases reclaimed", *(f"{run.events.get('reclaimed', 0):,}" for run in tortures)],
         [
-            "writes refused to whoever had lost the lease",
+            "writes refused to workers that had lost the lease",
             *(f"{run.events.get('stale_write', 0):,}" for run in tortures),
         ],
         *([["messages for a broker; arrived once more", *map(_messages, tortures)]] if told_others else []),
@@ -196,7 +196,7 @@ def _tortures(tortures: Sequence[Torture]) -> str:
         ["… running again after the kill, p50", *(percentile(run.again, 0.5) for run in tortures)],
         ["… p99", *(_p99(run.again, run.limit) for run in tortures)],
         ["… longest", *(percentile(run.again, 1) for run in tortures)],
-        ["load of the machine, on so many cores", *(f"{run.load:g} on {run.cores}" for run in tortures)],
+        ["load of the machine, on this many cores", *(f"{run.load:g} on {run.cores}" for run in tortures)],
         ["the lease", *(f"{run.lease_seconds:g} s" for run in tortures)],
         ["**lost**", *(f"**{len(run.lost)}**" for run in tortures)],
         ["**second ends**", *(f"**{len(run.second_ends)}**" for run in tortures)],
@@ -210,7 +210,7 @@ def _tortures(tortures: Sequence[Torture]) -> str:
     told = (
         "Real worker processes on a real store, a client that sends each job until it is acknowledged, people who retry and cancel,\n"
         "and a blow every second or so. At the end every row and every record of an attempt is held against the event log.\n"
-        "How long a job waits to run again is a matter of the store and the lease until it is back in line, and then of whoever\n"
+        "How long a job waits to run again depends on the store and the lease until it is queued again, and then on a worker that\n"
         "has a free slot: on a machine with a load far above its cores, a new worker needs many seconds to start.\n"
         "A blow falls only while two workers have started: with none there, nothing can run until one has. Runs without that\n"
         "rule, on a loaded machine, lost nothing either, but in them jobs ran again only after up to 95 s (p99).\n"

@@ -37,7 +37,7 @@ version is compared in the transaction of the change, so nobody comes between.
 
 **Not by arguments.** Lists are filtered by task, queue, state, owner, tag, key, error and time, each page in a few hundredths of a
 second however many jobs there are. `app.jobs(args=…)` of the Python library is not offered here: it reads through the arguments of up to
-4,000 jobs for a page, and 100 of them with a megabyte each took 0.35 s, so that whoever may enqueue could keep the server busy.
+4,000 jobs for a page, and 100 of them with a megabyte each took 0.35 s, so any caller that may enqueue could keep the server busy.
 Give jobs a `tag` or a `key` for what you will look for.
 """
 

@@ -1,6 +1,6 @@
 """Artifacts in a folder that all workers and readers share.
 
-A file is written beside its place and moved there when it is on disk, so whoever finds it finds all of it. What a worker
+A file is written beside its place and moved there when it is on disk, so a reader that finds it finds all of it. What a worker
 that died has left half-written is removed with the artifact it was to become.
 """
 

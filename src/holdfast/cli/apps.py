@@ -151,7 +151,7 @@ async def wait_out(app: Holdfast, verb: Callable[[], Awaitable[T]]) -> T:
                 raise
             if not waited:
                 log.warning(
-                    "store.away",
+                    "store.unavailable",
                     reason=str(error),
                     hint=f"waits for {format_duration(app.settings.wait_for_store)}",
                 )
@@ -160,7 +160,7 @@ async def wait_out(app: Holdfast, verb: Callable[[], Awaitable[T]]) -> T:
             pause = min(pause * 2, LONGEST_PAUSE)
             continue
         if waited:
-            log.info("store.back")
+            log.info("store.recovered")
         return answer
 
 

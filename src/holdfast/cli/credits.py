@@ -93,7 +93,7 @@ def adjust(
         typer.Option(
             "--credits",
             metavar="NUMBER",
-            help="So many more; with a minus, so many less.",
+            help="How many credits to add; negative to remove some.",
             show_default=False,
         ),
     ],

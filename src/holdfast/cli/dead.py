@@ -154,7 +154,7 @@ def redrive(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give dead letters another life."""
+    """Redrive dead letters."""
     where = _meant(where, ids, everything)
 
     async def move(app: Holdfast) -> tuple[int, int]:
@@ -193,7 +193,7 @@ def discard(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Strike dead letters; their jobs stay failed."""
+    """Discard dead letters; their jobs stay failed."""
     where = _meant(where, ids, everything)
 
     async def move(app: Holdfast) -> tuple[int, int]:

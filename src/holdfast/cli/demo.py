@@ -34,7 +34,7 @@ def show(as_json: JsonOption = False) -> None:
     print(
         "\nThe second was tried again by its policy. The third is a dead letter: trying again would not have"
     )
-    print("helped. Then its cause was mended, and a person gave it another life (`holdfast dead redrive`):\n")
+    print("helped. Then its cause was fixed, and a person redrove it (`holdfast dead redrive`):\n")
     _show(after)
     print(
         "\nYour own: decorate a function with @app.task, enqueue calls of it, start `holdfast up module:app`."

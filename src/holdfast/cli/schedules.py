@@ -109,7 +109,7 @@ def resume(
 def forget(
     name: NameArgument, app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False
 ) -> None:
-    """Strike one that was taken out of the code. One that is declared still begins anew with its next tick."""
+    """Delete a schedule that was removed from the code. One that is still declared starts anew with its next tick."""
     ask(app, url, lambda app: app.forget_schedule(name))
     if as_json:
         print_json({"name": name, "forgotten": True})

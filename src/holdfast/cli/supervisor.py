@@ -172,7 +172,7 @@ class Supervisor:
             slot.failures = slot.failures + 1 if now - slot.started < STEADY else 1
             delay = min(LONGEST_WAIT, 0.25 * 2 ** min(slot.failures - 1, 10))
             slot.start_at = now + delay
-            log.warning("process.lost", code=code, restart_in_s=delay)
+            log.warning("process.exited", code=code, restart_in_s=delay)
 
     # -- all of them ------------------------------------------------------------------------------------------------
     def _reload(self) -> None:

@@ -205,7 +205,7 @@ def _work(
 
 @asynccontextmanager
 async def _watching(app: Holdfast, watched: tuple[str, int] | None) -> AsyncIterator[None]:
-    """Inside the block whoever watches this worker is answered."""
+    """Answer health checks and metrics requests inside the block."""
     if watched is None:
         yield
         return
@@ -235,7 +235,7 @@ def _leave(reason: str) -> NoReturn:
     """End the process without waiting for what runs in it. Everything is settled, and the store is closed."""
     from holdfast.logs import Log
 
-    Log("holdfast.worker").warning("process.left", reason=reason, hint="its job was given back")
+    Log("holdfast.worker").warning("process.exit_forced", reason=reason, hint="its job was given back")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(OK)
@@ -270,7 +270,7 @@ def _supervise(
     command += ["--no-maintenance"] * no_maintenance + ["--until-idle"] * until_idle
 
     def own(place: int) -> list[str]:
-        """A port is one process's own: whoever asks must know whom. The API is answered by the first of them, which is the
+        """Return the options of one process. Each has a metrics port of its own. The first of them serves the API and is the
         relay, too: more are allowed, and of no use."""
         given: list[str] = ["--relay"] * (relay and place == 0)
         if watched is not None:

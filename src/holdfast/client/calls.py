@@ -261,7 +261,7 @@ def redrive_dead_letter(
     idempotency_key: str | None = None,
     **body: Unpack[RedriveRequest],
 ) -> Call[MovedJob]:
-    """Give it another life."""
+    """Redrive a dead letter."""
     return Call(
         method="POST",
         path=f"/api/v1/dead-letters/{part(job_id)}/redrive",
@@ -279,7 +279,7 @@ def discard_dead_letter(
     idempotency_key: str | None = None,
     **body: Unpack[DiscardRequest],
 ) -> Call[MovedJob]:
-    """Strike it; its job stays failed."""
+    """Discard a dead letter; its job stays failed."""
     return Call(
         method="POST",
         path=f"/api/v1/dead-letters/{part(job_id)}/discard",

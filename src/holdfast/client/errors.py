@@ -6,7 +6,7 @@ ClientError
 └── Problem              the API refused; `code` is what to rely on
     ├── BadRequest       400  BAD_REQUEST, BAD_JSON, BAD_CURSOR, KEY_IN_URL
     ├── Unauthenticated  401  no key, or one that is not known any more
-    ├── Unpaid           402  whoever pays has too few credits: `facts` has `required` and `available`
+    ├── Unpaid           402  the paying account has too few credits: `facts` has `required` and `available`
     ├── Forbidden        403  this key may not do that
     ├── NotFound         404  there is no such thing
     │   └── Gone              there was: it was kept for its time and then removed

@@ -94,7 +94,7 @@ class OperationFilter(TypedDict, total=False):
 class OperationRequest(TypedDict, total=False):
     action: Required[OperationAction]
     filter: Required[OperationFilter]
-    rate: float | None  #: At most so many a second.
+    rate: float | None  #: The maximum number of jobs a second.
     to_queue: str | None  #: Of redrive: another queue than their own.
     reason: str  #: Why; on record with what was done.
     dry_run: bool  #: Only count what matches.
@@ -197,7 +197,7 @@ class JobOptions(TypedDict, total=False):
 class OperationOptions(TypedDict, total=False):
     """Of a new one, what can be left out."""
 
-    rate: float | None  #: At most so many a second.
+    rate: float | None  #: The maximum number of jobs a second.
     to_queue: str | None  #: Of redrive: another queue than their own.
     reason: str  #: Why; on record with what was done.
 

@@ -122,7 +122,7 @@ async def is_expiring(books: Books) -> bool:
 
 
 async def expire(books: Books, limit: int) -> int:
-    """Strike what is left of grants that have expired, of up to *limit* accounts; of how many it was."""
+    """Expire the rest of grants that have ended, for up to *limit* accounts, and return for how many accounts."""
     page = Posting(await books.now())
     due = await books.expiring(page.now, limit)
     if due:

@@ -36,7 +36,7 @@ EVERY = 30.0
 
 
 class Credits:
-    """*tasks* say by `price=` what a job of each costs; whoever owns the job pays, or the account that pays for the owner.
+    """*tasks* say by `price=` what a job of each costs; the owner of the job pays, or the account that pays for the owner.
 
     Credits move in the transaction of the job's own move: a job is there and paid for, or neither.
     """
@@ -240,7 +240,7 @@ class Credits:
         return await self._write(lambda books: charging.reconcile(books, after=after, limit=BATCH))
 
     async def expire(self) -> int:
-        """Strike what is left of grants that have expired; of how many accounts."""
+        """Expire the rest of grants that have ended and return for how many accounts."""
         total = 0
         while await self._read(charging.is_expiring):  # looking costs no write
             total += await self._write(lambda books: charging.expire(books, BATCH))

@@ -1,7 +1,7 @@
 """RabbitMQ as the queue of due jobs: one quorum queue for each lane, and a hint is acknowledged once the store has been asked.
 
 It keeps no time: what is due later is offered when it is due, by the duty. Within a lane the order is that of the offers;
-priorities are the store's. A hint cannot be taken back: that of a cancelled job is dropped by whoever gets it.
+priorities are the store's. A hint cannot be taken back: that of a cancelled job is dropped by the worker that gets it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANSWER_WITHIN = 5.0
 CLOSE_WITHIN = 1.0
 #: After a loss; a queue that does not answer is deleted in this time, too.
 OPEN_WITHIN, LOOK_FOR = 15.0, 2.0
-#: So many are sent before their confirms are waited for.
+#: How many messages are sent before the relay waits for their confirms.
 AT_ONCE = 200
 _PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
 

@@ -1,6 +1,6 @@
 """Redis as the queue of due jobs: a sorted set for what is due later, one for each lane's line, changed by scripts.
 
-Whoever takes lets those into line who have become due, so nobody has to do that in between. A hint that was taken is gone from
+Each take also queues the hints that have become due, so no other process has to. A hint that was taken is gone from
 Redis: if its worker dies before it has asked the store, the job is found by the next look at the store.
 """
 
@@ -26,7 +26,7 @@ from holdfast.engine.dispatch import BrokerUnavailable, DispatchEntry, DispatchH
 #: Short: while Redis is silent a worker waits for it, and then claims from the store.
 CONNECT_WITHIN = 1.0
 ANSWER_WITHIN = 2.0
-#: So many are offered, taken back or let into line by one step: Redis does nothing else meanwhile.
+#: How many hints one step offers, takes back or queues: Redis does nothing else meanwhile.
 AT_ONCE = 100
 
 

@@ -57,7 +57,7 @@ for i = 1, #ARGV, 3 do
     if delay > 0 then
       redis.call('ZREM', space .. 'line:' .. lane, job)
       redis.call('ZADD', later, now + delay, job)
-      -- Whoever waits knows only of those who were due before: let one look again.
+      -- A waiting worker knows only of hints that were due before: let one look again.
       if redis.call('ZRANGE', later, 0, 0)[1] == job then ring(lane) end
     else
       redis.call('ZREM', later, job)

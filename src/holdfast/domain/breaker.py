@@ -89,7 +89,7 @@ class BreakerPolicy:
         back = window_of(window)
         least = whole("min_calls", min_calls, 1, 10_000)
         set_(self, "window", back)
-        # A window that cannot hold so many calls would never vote.
+        # A window that cannot hold *min_calls* would never vote.
         set_(self, "min_calls", min(least, back) if isinstance(back, int) else least)
         set_(self, "threshold", share("threshold", threshold, of="calls"))
         set_(self, "strictly_above", bool(strictly_above))
@@ -117,7 +117,7 @@ class BreakerPolicy:
         set_(self, "votes", whole("votes", votes, 1, 10_000))
 
     def trips(self, calls: int, failed: int, slow: int) -> bool:
-        """Whether so many *calls*, of which these *failed* or were *slow*, are a vote to open."""
+        """Return whether *calls*, of which *failed* failed and *slow* were slow, are a vote to open."""
         if calls < self.min_calls:
             return False
         # Divided, not multiplied: 3 / 10 is the very number that 0.3 is written for.
@@ -219,7 +219,7 @@ class _Past(Protocol):
 
 
 class _Calls:
-    """The last so many calls."""
+    """A window of the last calls."""
 
     def __init__(self, most: int) -> None:
         self._calls: deque[tuple[bool, bool]] = deque(maxlen=most)
@@ -249,7 +249,7 @@ class _Calls:
 
 
 class _Span:
-    """The calls of the last so many seconds, counted in buckets so that a busy worker needs no more room than an idle one."""
+    """A window of time, counted in buckets so that a busy worker needs no more memory than an idle one."""
 
     BUCKETS = 20
 
@@ -304,7 +304,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """The shared state of a dependency. A new dependency has `Breaker()`: whoever comes first writes it, nobody resets it."""
+    """The shared state of a dependency. A new dependency has `Breaker()`: the first worker writes it, none resets it."""
 
     state: BreakerState = BreakerState.CLOSED
     version: int = 0  #: grows with every change: the compare-and-set

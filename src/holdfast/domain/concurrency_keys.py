@@ -1,4 +1,7 @@
-"""Keys: jobs of one key run so many at a time. Users name their own; a limit per owner is a key of ours for each owner."""
+"""Keys limit how many of their jobs run at a time.
+
+Users name their own keys; a limit per owner is an internal key for each owner.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Jobs that are executed outside of our workers, and what those who execute them report.
 
-Whoever works outside holds no lease that we gave out: the message that told of the job may come twice, or never. What a
+An external executor holds no lease of ours: the message of its job may arrive twice, or never. What a
 report must match is therefore the *generation* of the job, which grows when a person retries it: one recorded end for each
 (E5), and whatever comes for one that is over changes nothing.
 """

@@ -1,8 +1,8 @@
-"""An external task: what whoever executes a job outside is told, and what the message that tells it is called.
+"""External tasks: what the executor of an external job is sent, and the id of the message that carries it.
 
-A message may be lost, doubled or late; the job in the store is the truth. The first message of a generation has one name,
-whoever tells it; each one after that names the wait it is for and its number in it. So all who look at the same time name
-it alike, and the outbox keeps it once.
+A message may be lost, doubled or late; the job in the store is the truth. The first message of a generation has the same id in
+every process. Each later one names the wait it belongs to and its number in that wait. So processes that look at the same time
+use the same id, and the outbox stores the message once.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def split_external_task_id(external_task: str) -> tuple[JobId, int]:
 
 
 def repeat_id(external_task: str, since: datetime, times: int) -> str:
-    """The name of the message that tells of an external task once more: its wait began at *since*, and this is its so-manieth."""
+    """Return the id of repeat number *times* of an external task's message, for the wait that began at *since*."""
     return f"{external_task}@{round(since.timestamp() * 1000)}.{times}"
 
 

@@ -1,7 +1,7 @@
 """Who is next: levels of priority by weight, owners within a line by stride.
 
 A fair line is ordered by *pass*. An owner's next job gets the pass of the owner's last one plus a stride (shorter for who
-weighs more), but never less than the pass at the head of the line: whoever comes new is served next and has no claim on
+weighs more), but never less than the pass at the head of the line: a new owner is served next and has no claim on
 the past. A claim then is one ordered scan, however many owners there are.
 
 A job of a fair lane enters the line *unplaced*, at its moment in microseconds, and is placed afterwards, outside of the

@@ -53,7 +53,7 @@ class CallPermit:
 
     guard: DependencyGuard
     number: int
-    began: float  #: whoever stands in line for a while before the call may set it anew
+    began: float  #: a caller that waits before the call may set it anew
     paid: int  #: tokens of the budget; 0 for a first try
     own_trial: str | None  #: the slot of the worker's own breaker that it runs in
     trial: str | None = None  #: the slot of the shared breaker that it runs in
@@ -125,7 +125,7 @@ class DependencyGuard:
                 return min(self.own.free_trials(_at(now)), max(1, room))
 
     def begin(self, now: float, *, paid: int = 0, trial: str | None = None) -> CallPermit:
-        """A call begins. Whoever calls has asked `room` before, or holds a *trial* of the shared breaker."""
+        """Begin a call. The caller has checked `room` before, or holds a *trial* of the shared breaker."""
         self._last_call = now
         if self.limiter is not None:
             self.limiter.started(now)
@@ -134,7 +134,7 @@ class DependencyGuard:
         return CallPermit(self, number, now, paid, own, trial)
 
     def begin_many(self, now: float, calls: int) -> list[CallPermit]:
-        """So many first tries at once, as after most claims."""
+        """Begin *calls* first tries at once, as after most claims."""
         if self.own.state is _HALF_OPEN or self.slow_after is not None:  # each is told apart
             return [self.begin(now) for _ in range(calls)]
         self._last_call = now

@@ -37,7 +37,7 @@ class Thresholds:
     stuck: int = 1  #: attempts that run on for too long: warn
     lost: int = 100  #: leases that ran out and were not reclaimed: fail; one is worth a warning
     retry_failures: float = 0.5  #: share of retries that failed of late: warn …
-    retry_sample: int = 20  #: … if there were at least so many
+    retry_sample: int = 20  #: … if there were at least this many
     overdue: timedelta = timedelta(seconds=30)  #: a delayed job that came due and was not let into line: fail
     late_tick: timedelta = timedelta(minutes=1)  #: a schedule that should have ticked: warn
     outbox_lag: timedelta = timedelta(minutes=1)  #: of the message that has waited longest: warn

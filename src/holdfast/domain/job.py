@@ -62,7 +62,7 @@ class JobSpec:
     start_within: timedelta | None = None
     timeout: timedelta | None = None  #: hard limit of one attempt
     key: str | None = None  #: jobs of one key run one at a time …
-    key_slots: int = 1  #: … or so many
+    key_slots: int = 1  #: … or how many run at a time
     dedupe: bytes | None = None  #: digest of the dedupe key in its scope
     dedupe_for: timedelta | None = (
         None  #: how long a complete job stands in for new ones; None = while it is kept

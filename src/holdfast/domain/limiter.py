@@ -24,13 +24,14 @@ from holdfast.errors import UsageError
 #: A round is at least this long, and has at least this share of the limit in calls that ended.
 ROUND_SECONDS = 1.0
 ROUND_CALLS = 0.3
-#: So many calls weigh as much as all that was known before: one odd answer is not a trend.
+#: How many calls weigh as much as all that was known before: one odd answer is not a trend.
 MEMORY = 10.0
-#: What is certain: so many standard errors.
+#: How many standard errors count as certain.
 CERTAIN = 2.0
-#: A worker that was told nothing learns from so many answers what is usual, before it judges any by it.
+#: How many responses a worker without history observes to learn the usual latency before it judges any.
 LESSONS = 50
-#: After so many rounds at a limit that may not grow it looks down: what was learnt in a crowd is not what a call takes.
+#: After this many rounds at a limit that may not grow, the limiter tries a lower one: a latency that was measured under load is
+#: not that of a single call.
 LOOK_DOWN = 15
 #: How far the latency at rest follows in a round: down soon, up slowly and only at rest.
 SINK, RISE = 0.5, 0.05

@@ -28,7 +28,7 @@ MOST_SLOTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many starts in so much time: `Rate.read("100/min")`, `Rate.read("5/10s")`."""
+    """A number of starts in a span of time: `Rate.read("100/min")`, `Rate.read("5/10s")`."""
 
     count: int
     per: timedelta
@@ -110,7 +110,7 @@ class Limits(Limit):
 
 
 def whole_queue(limits: Limits) -> Limits:
-    """The limits of a queue; so many at a time of each owner or key can be said of a task only."""
+    """Return the limits of a queue. Only a task can limit the concurrency of each owner or key."""
     for name in ("per_owner", "per_key"):
         if getattr(limits, name).concurrency is not None:
             raise UsageError(

@@ -60,7 +60,7 @@ class Sale(NamedTuple):
 
 @dataclass(slots=True)
 class Posting:
-    """All that one transaction writes. Whoever raises here has written nothing."""
+    """The rows that one transaction writes. If one of its methods raises, nothing is written."""
 
     now: datetime
     wallets: dict[str, Wallet] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class Posting:
 
     # -- going ------------------------------------------------------------------------------------------------------
     def expire(self, wallet: Wallet) -> int:
-        """Strike what has expired; how much."""
+        """Remove the credits that have expired and return how many."""
         total = 0
         for grant in [g for g in wallet.grants.values() if g.remaining and g.has_expired(self.now)]:
             total += grant.remaining

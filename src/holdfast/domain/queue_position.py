@@ -1,4 +1,4 @@
-"""Where one job stands: what its row does not tell, and what whoever asks why it waits has to know."""
+"""The queue position of one job: what its row does not say, and what explains why it waits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """When a scheduled task runs: ticks by cron or by interval, and what becomes of ticks that nobody saw (E39).
 
 A tick is a moment that follows from the schedule alone, so that any number of schedulers name the same ones. Its job
-has an id made from the schedule's name and the tick: whoever enqueues it, and however often, it is one job.
+has an id made from the schedule's name and the tick: any number of processes may enqueue it any number of times, it is one job.
 
 The nights on which clocks are changed: a cron that runs in every hour runs whenever the clock shows a time of it, and so
 once an hour in those nights too. Any other runs once a day for each of its times: one that is left out runs when the
@@ -32,7 +32,7 @@ MISSED: tuple[str, ...] = get_args(Missed)
 
 #: A tick seen this late was not missed: a scheduler was busy, or has just been replaced.
 ON_TIME = timedelta(minutes=1)
-#: With missed="all", so many of the newest ticks are made up for, and the older ones are not.
+#: With missed="all", how many of the newest missed ticks are enqueued; older ones are skipped.
 MOST_MISSED = 100
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -24,7 +24,7 @@ class LaneStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStats:
-    """*waiting*, *delayed* and *dead_letters* stop at the bound that was asked for: so many, or more."""
+    """Numbers of jobs. *waiting*, *delayed* and *dead_letters* stop at the requested bound: the real number may be larger."""
 
     lines: Mapping[Lane, LaneStats] = field(default_factory=dict)  #: of lanes with jobs that are due or run
     delayed: int = 0  #: due later

@@ -56,7 +56,7 @@ async def create_key(
 
 
 async def find_key(engine: Engine, secret: str | None) -> AccessKey | None:
-    if not isinstance(secret, str):  # whoever called sent none
+    if not isinstance(secret, str):  # the caller sent none
         return None
     key = await engine.store.key(digest_of(secret))
     return key if key is not None and key.is_valid(await engine.store.now()) else None

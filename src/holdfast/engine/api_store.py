@@ -39,7 +39,8 @@ class Repeated:
 class StartedRequest(NamedTuple):
     """A request is ours to carry out."""
 
-    token: str  #: names what is done because of it: the same when it is begun once more, after whoever had begun it was lost
+    #: Names what is done because of it: the same when it is begun once more, after the process that had begun it was lost.
+    token: str
     ticket: str  #: the right to answer it
 
 
@@ -54,7 +55,7 @@ class ApiStore(Protocol):
     # -- keys -------------------------------------------------------------------------------------------------------
     async def add_key(self, key: AccessKey, *, lasts: timedelta | None) -> AccessKey:
         """Keep it; *created_at* and *expires_at* (in *lasts*) are the store's. One whose id is known already stays as it is, but
-        for its digest: whoever makes it again has not heard the secret."""
+        for its digest: a caller that creates it again has not got the secret."""
 
     async def keys(self) -> list[AccessKey]:
         """All of them, those that ended too; oldest first."""
@@ -91,7 +92,10 @@ class ApiStore(Protocol):
         """Nothing was done, and its name is free again; False when another holds it now."""
 
     async def leave_request(self, request: NamedRequest, ticket: str) -> bool:
-        """What became of it is not known: whoever begins it next does so under its token. False when another holds it now."""
+        """Leave a request whose result is unknown: the next process to begin it does so under its token.
+
+        Return False when another holds it now.
+        """
 
     # -- operations -------------------------------------------------------------------------------------------------
     async def begin_operation(self, operation: Operation) -> Operation:
@@ -108,7 +112,7 @@ class ApiStore(Protocol):
     async def advance_operation(
         self, operation: Operation, *, cursor: str | None, done: int, refused: int, span: timedelta
     ) -> bool:
-        """A batch was done: *done* and *refused* more; ours for another *span* (none: for whoever takes it next). False,
+        """A batch was done: *done* and *refused* more; ours for another *span* (none: for the next worker that takes it). False,
         and nothing is changed, when it runs no more or was taken by another since (its *epoch* has passed)."""
 
     async def end_operation(self, operation_id: str, progress: Progress, *, error: str | None = None) -> bool:

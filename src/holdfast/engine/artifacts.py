@@ -82,7 +82,9 @@ class ArtifactStore:
     async def delete(self, due: Sequence[Artifact], patience: float | None = None) -> list[Artifact]:
         """Delete what was kept long enough, within *patience* seconds; those that are gone now."""
         if self.artifacts is None:
-            log.warning("artifacts.kept", artifacts=len(due), reason="this process has no artifacts= setting")
+            log.warning(
+                "artifact.not_deleted", artifacts=len(due), reason="this process has no artifacts= setting"
+            )
             return []
         gone: list[Artifact] = []
         reason = "it takes long; the rest follows"
@@ -97,7 +99,7 @@ class ArtifactStore:
         except TimeoutError:
             pass
         if len(gone) < len(due):
-            log.warning("artifacts.kept", artifacts=len(due) - len(gone), reason=reason)
+            log.warning("artifact.not_deleted", artifacts=len(due) - len(gone), reason=reason)
         return gone
 
     async def _delete_group(

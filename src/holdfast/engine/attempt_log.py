@@ -1,7 +1,7 @@
 """What was said during one attempt: the last lines of it, without secrets.
 
 Bounded, because it is kept in the database; the oldest lines give way, because the end of a failure tells the most. Lines
-are made presentable only when they are asked for: those of an attempt that goes well seldom are.
+are made presentable only when they are asked for: those of a successful attempt rarely are.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class Job:
 
     @property
     def trace(self) -> str | None:
-        """The W3C traceparent of whoever enqueued it."""
+        """The W3C traceparent of the caller that enqueued it."""
         return self._claimed.trace
 
     async def attempts(self) -> list[Attempt]:
@@ -253,7 +253,7 @@ class Job:
             try:
                 return await self._store.record_step(self.lease, name, text)
             except StoreUnavailable as error:
-                log.warning("step.waits", job_id=self.id, step=name, reason=str(error), again_in=pause)
+                log.warning("step.retrying", job_id=self.id, step=name, reason=str(error), retry_in_s=pause)
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
 

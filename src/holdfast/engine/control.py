@@ -71,7 +71,7 @@ class Control:
         return await self.store.resume(await self.scope(kind, name), Cause.PAUSE, by=by)
 
     async def forget_schedule(self, name: str) -> None:
-        """Strike one that no code declares any more; `UsageError` where there is none of that name."""
+        """Delete a schedule that no code declares any more. Raises `UsageError` when none has that name."""
         scope = await self.scope(ScopeKind.SCHEDULE, name)
         await self.store.resume(scope, Cause.PAUSE, by="forget")
         await self.store.forget_schedule(name)

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 
-#: Whose calls are compared: those of the same owner, or those of the task, whoever owns them.
+#: Whose calls are compared: those of the same owner, or those of the task with any owner.
 SCOPES = ("owner", "task")
 
 

@@ -1,4 +1,4 @@
-"""The broker of this process, as far as it can be reached: whoever asks gets an answer, or None while it is away.
+"""The broker of this process, as far as it can be reached: a caller gets an answer, or None while it is unavailable.
 
 Said once when it goes and once when it is back; nobody gets an error. What is offered and taken back on the way of a verb
 leaves behind it: bounded, and never waited for.
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 #: How often a broker that is away is looked for.
 TRY_EVERY = 1.0
-#: So many offers of verbs may be on their way; what is more is left to the duty.
+#: How many offers may be in flight; maintenance makes the others.
 MOST_ON_THE_WAY = 10_000
 #: The store's own name at a broker, kept where bookmarks are.
 NAME = "dispatch.name"
@@ -88,11 +88,11 @@ class Dispatcher:
             if self.there:
                 self.there = False
                 hint = "jobs are claimed from the store until it is back"
-                log.warning("dispatch.away", broker=self._where, reason=str(error), hint=hint)
+                log.warning("broker.unavailable", broker=self._where, reason=str(error), hint=hint)
             return None
         if not self.there:
             self.there, self._back_at = True, self._clock.monotonic()
-            log.info("dispatch.back", broker=self._where)
+            log.info("broker.recovered", broker=self._where)
         return answer
 
     async def tend(self) -> None:
@@ -172,7 +172,7 @@ class Dispatcher:
 
 def _heed_cancellation() -> None:
     """Up to Python 3.11 `asyncio.wait_for` may swallow a cancellation that comes together with the answer, and drivers use
-    it: whoever was told to end would go on for ever."""
+    it: a task that was cancelled would go on for ever."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""The verbs: what can be done with jobs, whatever store they are in and whoever asks."""
+"""The verbs: what can be done with jobs, for every store and every caller."""
 
 from __future__ import annotations
 

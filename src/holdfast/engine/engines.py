@@ -23,7 +23,7 @@ class Engines:
         self._by_loop: dict[Loop | None, Engine] = {}
         self._openings: dict[Loop, asyncio.Lock] = {}
         self._direct: EnqueuesDirectly | None = None
-        # Of stores alone: whoever keeps an engine keeps its tasks, and with them the app.
+        # Of stores alone: a reference to an engine keeps its tasks alive, and with them the app.
         self._stores: dict[Loop | None, Store] = {}
         self._end = weakref.finalize(self, _abandon_all, self._stores)
 

@@ -22,7 +22,7 @@ from holdfast.engine.ports import Store
 from holdfast.engine.tasks import Task
 from holdfast.errors import UnknownJob
 
-#: A job may move between two looks at it; after so many it is explained as it was seen.
+#: A job may move between two reads; after this many reads it is explained as it was read.
 LOOKS = 3
 
 

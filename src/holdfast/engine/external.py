@@ -21,7 +21,7 @@ from holdfast.errors import Conflict, UnknownJob, UsageError
 
 #: How often a report is tried again when the job was moved meanwhile.
 TRIES = 5
-#: Of what is said with a report that is refused: whoever sent it may be anybody.
+#: How many characters of a refused report's reason are kept: its sender is not known.
 LONGEST_REASON = 500
 
 
@@ -57,7 +57,7 @@ class ExternalJobs:
         return ReportResult(ReportStatus.STALE, row.state, row.epoch)
 
     async def end(self, job_id: JobId, outcome: Outcome, *, generation: int, worker: str) -> ReportResult:
-        """What came of it, from whoever executed it, even when its `begin` was not heard of."""
+        """Record the result that an external executor reports, even when its `begin` never arrived."""
         for _ in range(TRIES):
             row = await self._external_job(job_id)
             verdict = _verdict(outcome, self.tasks[row.task], self.codes)

@@ -5,7 +5,7 @@ worker. The duty `external_tasks` tells of the others: those that come due later
 that wait for so long that their message may be lost. A message of the same name is kept once, so each of these may be done
 twice, by any number of processes.
 
-A job that was put back (`Requeue`) is not told of: whoever put it back has its message still.
+A job that was requeued (`Requeue`) gets no message: the executor that requeued it still has one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KINDS = frozenset({Kind.queued, Kind.manual_retry, Kind.redriven, Kind.reclaimed
 LOOK_EVERY = timedelta(seconds=2)
 _SELDOM = timedelta(seconds=30)
 _PAGE = 500
-#: While so many messages of a topic wait for its broker, none is told again.
+#: While this many messages of a topic wait for its broker, no message is repeated.
 _ENOUGH = 10_000
 #: How many names are remembered, so that they are not given to the store over and over.
 _REMEMBERED = 50_000
@@ -202,7 +202,7 @@ class ExternalTasks:
             except Exception as error:  # whatever the encoder of a task raises
                 self._told.add(name)
                 log.error(
-                    "errand.not_told",
+                    "external_task.not_published",
                     job_id=one.id,
                     task=one.task,
                     reason=f"{type(error).__name__}: {error}"[:500],

@@ -47,11 +47,11 @@ REPORT_COUNTS_FOR = timedelta(seconds=10)
 
 
 class Cap(NamedTuple):
-    """A bound over all workers for the lanes of one claim: so many at a time, so many in a stretch of time."""
+    """A limit over all workers for the lanes of one claim: a concurrency, a rate, or both."""
 
     scope: str  #: names what is counted as one, e.g. "queue:mail"
     concurrency: int | None = None
-    rate: int | None = None  #: so many …
+    rate: int | None = None  #: how many starts …
     per: timedelta = timedelta(seconds=1)  #: … in this time, evenly, with a burst of *rate*
 
 
@@ -151,7 +151,10 @@ class LaneStore(Protocol):
         """
 
     async def forget_schedule(self, name: str) -> bool:
-        """Strike a schedule's place; whether there was one. Declared again, or still, it is new: ticks before are not missed."""
+        """Delete a schedule's place and return whether there was one.
+
+        A schedule that is still declared starts anew: earlier ticks do not count as missed.
+        """
 
     async def now(self) -> datetime:
         """The store's clock."""

@@ -166,7 +166,7 @@ class ManualActions(Recovery):
         limit: int | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> int:
-        """Give dead letters another life: at most *limit*, at most *rate* a second; how many were queued.
+        """Redrive dead letters, at most *limit* and at most *rate* a second, and return how many were queued.
 
         One whose dedupe key is held by a live twin stays a dead letter, and so does one that nobody pays for or that its
         task's check refuses.
@@ -204,7 +204,7 @@ class ManualActions(Recovery):
         self._moved(job_id)
 
     async def discard(self, where: DeadLetterFilter, *, reason: str, by: str = "api") -> int:
-        """Strike dead letters; their jobs stay failed. How many."""
+        """Delete dead letters and return how many; their jobs stay failed."""
         if not reason:
             raise UsageError("say why these dead letters are discarded: reason=…")
         done = 0

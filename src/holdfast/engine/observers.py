@@ -34,10 +34,10 @@ class Observer(Protocol):
         """The store has answered these ends."""
 
     def reclaimed(self, taken: Sequence[tuple[Expired, Reclaim]], done: int) -> None:
-        """So many of these were reclaimed; of the others somebody else was first."""
+        """Report that *done* of these were reclaimed; other workers settled the rest first."""
 
     def timed_out(self, jobs: int) -> None:
-        """So many have failed because their deadline passed."""
+        """Report that *jobs* jobs failed because their deadline passed."""
 
     def retried(self, kind: Kind) -> None:
         """A person had a job run again: `manual_retry` or `redriven`."""
@@ -98,4 +98,4 @@ def _tell(listener: Callable[..., None], *facts: Any) -> None:
     try:
         listener(*facts)
     except Exception:
-        log.exception("observer.failed", told=listener.__name__)
+        log.exception("observer.failed", callback=listener.__name__)

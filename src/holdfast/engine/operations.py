@@ -154,7 +154,7 @@ async def _do_one(verb: Callable[[JobId], Awaitable[object]], job_id: JobId, ope
         return False
     except Exception as error:  # a hook's: it stands for this one job, not for the others
         reason = f"{type(error).__name__}: {error}"
-        log.warning("operation.refused", operation=operation.id, job_id=job_id, reason=reason)
+        log.warning("operation.job_refused", operation=operation.id, job_id=job_id, reason=reason)
         return False
     return True
 

@@ -86,7 +86,7 @@ class OutboxStore(Protocol):
 
     async def replay_messages(self, topic: str, first: int, last: int, limit: int) -> Replayed:
         """Let published and parked ones of these numbers (*last* included) wait again, under their ids and numbers, with no
-        failed tries: up to *limit*, by number. Whoever wants them all goes on at `Replayed.next`, not at *first*: those before
+        failed tries: up to *limit*, by number. To replay all, go on at `Replayed.next`, not at *first*: those before
         it may have been published again meanwhile."""
 
     async def park_message(self, message_id: str, reason: str) -> bool:

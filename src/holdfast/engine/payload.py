@@ -22,7 +22,7 @@ from holdfast.errors import PayloadError, UsageError
 _TOGETHER = 1000
 #: What is surely neither a mapping nor a tuple.
 _LONE = frozenset({int, str, float, bool, bytes, list, type(None)})
-#: So many lists and objects may be inside of each other.
+#: How deeply lists and objects may be nested.
 DEEPEST = 100
 _UNSEEN = "import the type that annotates the argument outside of `if TYPE_CHECKING:`"
 _ENCODER_LIMIT_HINT = "store large data elsewhere and pass a reference"

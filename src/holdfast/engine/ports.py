@@ -303,7 +303,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
 
     async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
         """Queued or processing → failed(TIMEOUT) for what passed its deadline, the oldest first; all of it or, where a hook
-        raises, nothing. *skip* leaves out so many of the oldest."""
+        raises, nothing. *skip* is how many of the oldest are left out."""
 
     async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
         """Remove what was kept long enough; how many rows. Call again until it answers 0.
@@ -319,7 +319,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
         """The artifacts of jobs that `purge` would take now, or whose results it would."""
 
     async def forget_artifacts(self, artifacts: Sequence[Artifact]) -> None:
-        """They are deleted: strike them off the record."""
+        """Delete the records of *artifacts*, which were deleted."""
 
     # -- people's moves ---------------------------------------------------------------------------------------------
     async def cancel(
@@ -353,7 +353,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
     async def discard(
         self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        """Strike the dead letter; the job stays failed. `Conflict` when it has none."""
+        """Delete the dead letter; the job stays failed. Raises `Conflict` when it has none."""
 
     async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
         """Append an event that is no move, with *name* in its meta; whether it is new. However often and by however many it is
@@ -371,7 +371,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
 
         No page looks at more jobs than it can in a few hundredths of a second: where few match, it may hold fewer than
         *limit* or none, and have a `next` all the same. Jobs are looked for at the time they were created by the clock
-        of whoever enqueued them: a range does not find those whose clock was wrong by more than a day.
+        of the process that enqueued them: a range does not find jobs whose clock was wrong by more than a day.
 
         The engine's own jobs match only where `domain.internal.hides_internal` says that the filter asks for them. The same
         holds for counts by a filter and for dead letters.
@@ -484,4 +484,4 @@ class RegistersLanes(Protocol):
     """A store where the first job of a new lane may have to wait for somebody else's transaction."""
 
     async def register(self, lanes: Collection[Lane]) -> None:
-        """Make these lanes ahead, as far as that can be done now: whoever enqueues makes what is missing."""
+        """Create these lanes ahead, as far as that can be done now: an enqueue creates what is missing."""

@@ -23,7 +23,7 @@ log = Log("holdfast.engine")
 
 #: How many rows a duty handles in one statement.
 BATCH = 500
-#: After so many refusals a sweep leaves the rest to the next one.
+#: After this many refusals a sweep leaves the rest to the next one.
 MOST_REFUSED = 100
 
 
@@ -148,7 +148,7 @@ class Recovery:
             total += len(passed)
             self.observers.timed_out(len(passed))
         if refused:
-            log.warning("deadlines.refused", jobs=refused, reason=reason)
+            log.warning("deadline.not_enforced", jobs=refused, reason=reason)
         return total
 
     async def purge(

@@ -56,7 +56,7 @@ class Settings:
     payload_limit: int = 1_000_000  #: bytes of arguments
     result_limit: int = 1_000_000  #: bytes of a result in the database
     artifacts: str | None = None  #: where larger results go: a folder, file:///… or s3://bucket/prefix
-    child_jobs: int | None = None  #: a child process is replaced after so many jobs
+    child_jobs: int | None = None  #: a child process is replaced after this many jobs
     child_memory: int | None = None  #: … or when it keeps more bytes of memory than this after one
     keep_logs: str = "failed"  #: which attempts keep what their handlers logged
     tracing: bool = False  #: a span for every attempt, linked to its caller's (OpenTelemetry)

@@ -177,7 +177,9 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "price": lambda option, value: whole(option, value, 0, MOST),
     "topic": _or_none(word),
     "encode": _or_none(
-        lambda option, value: a_function(option, value, "a function from an external task to a body and its headers")
+        lambda option, value: a_function(
+            option, value, "a function from an external task to a body and its headers"
+        )
     ),
     "http": lambda option, value: typed(option, value, bool, "True or False"),
     "check": _or_none(_check),

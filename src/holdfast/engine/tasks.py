@@ -377,7 +377,7 @@ class Enqueuer(Generic[P, R_co]):
         )
 
     def _key(self) -> dict[str, Any]:
-        """Which jobs it shares a bound of so many at a time with: those of its key, or of its owner."""
+        """Return the jobs with which it shares a concurrency limit: those of its key, or of its owner."""
         task, options, limits = self._task, self._options, self._task.policy.limits
         per_owner = None if limits is None else limits.per_owner.concurrency
         if options.key is not None:

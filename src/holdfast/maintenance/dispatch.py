@@ -7,7 +7,7 @@
 ```
 
 Any number of processes may do it; one at a time does, which saves work and spares a broker that cannot tell repeats apart.
-Whoever dies leaves the bookmark where it was: the next one offers the same again.
+A process that dies leaves the bookmark where it was: the next one offers the same again.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ BOOKMARK = "dispatch"
 LEADING, LEAD_FOR = "dispatch.leading", 3.0
 DISPATCH_EVERY = 0.2
 PAGE = 1000
-#: So many pages at a time: the other duties of this process have their turn too.
+#: How many pages are read at a time: the other maintenance tasks of this process need their turn.
 STEPS = 10
-#: How often the sizes are compared, and not before so many times the comparison's own duration.
+#: How often the sizes are compared, but not before `PATIENCE` times the comparison's own duration.
 COMPARE_EVERY, PATIENCE = 2.0, 20
 #: How far ahead a broker that keeps no time is worked for.
 AHEAD = timedelta(seconds=2)
@@ -116,7 +116,7 @@ class DispatchFeed:
     def _begin_to_rebuild(self, reason: str) -> None:
         if not self._rebuilds:
             self._rebuilds, self._page = True, None
-            log.info("dispatch.rebuilds", reason=reason)
+            log.info("broker.rebuild_started", reason=reason)
 
     async def _rebuild(self) -> None:
         for _ in range(STEPS):
@@ -129,7 +129,7 @@ class DispatchFeed:
             if len(page) < PAGE:
                 self._rebuilds = self._was_short = False
                 await self._broker.ask(lambda dispatch: dispatch.built())
-                log.info("dispatch.rebuilt")
+                log.info("broker.rebuilt")
                 return
             self._page = page[-1].job_id
 

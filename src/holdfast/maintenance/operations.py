@@ -1,6 +1,6 @@
 """Operations are done here: a batch at a time, by any number of processes, each operation by one of them at a time.
 
-Whoever takes an operation has it for a span. Killed, its work is taken up by another when the span is over, from the last
+A worker takes an operation for a span. If it is killed, another one continues when the span is over, from the last
 batch that was counted. A rate is kept by leaving the operation taken for as long as its batch may take.
 """
 
@@ -61,7 +61,7 @@ class OperationRunner:
             operation = replace(operation, cursor=batch.cursor)
             if batch.is_last:
                 await store.end_operation(operation.id, Progress.DONE)
-                log.info("operation.done", operation=operation.id, action=str(operation.action))
+                log.info("operation.completed", operation=operation.id, action=str(operation.action))
             if not goes_on:
                 return
 

@@ -157,7 +157,7 @@ class Maintenance:
                 self._promote.due = now
             self._paused = paused
         except StoreError as error:
-            log.warning("duties.waits", reason=str(error))
+            log.warning("maintenance.retrying", reason=str(error))
 
     def _begin(self, duty: MaintenanceTask) -> None:
         """Start *duty* in a task of its own, unless its last run still goes on."""
@@ -171,10 +171,10 @@ class Maintenance:
             duty.runs, duty.last_error = duty.runs + 1, None
         except StoreError as error:
             duty.failures, duty.last_error = duty.failures + 1, str(error)
-            log.warning("duty.failed", duty=duty.name, reason=str(error))
+            log.warning("maintenance.failed", name=duty.name, reason=str(error))
         except Exception as error:
             duty.failures, duty.last_error = duty.failures + 1, f"{type(error).__name__}: {error}"
-            log.exception("duty.failed", duty=duty.name)
+            log.exception("maintenance.failed", name=duty.name)
 
     async def _promote_due(self) -> None:
         clock, was_known = self._engine.clock, self._known

@@ -1,4 +1,4 @@
-"""How the jobs stand, read from the store when somebody asks: seldom, briefly, and once for all who ask at the same time."""
+"""Gauges of the jobs, read from the store on demand: rarely, with a short query, and once for all concurrent requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.metrics.names import MOST_SETS
 
 log = Log("holdfast.metrics")
 
-#: A look is good for this long at least, and for so many times its own duration: however large the database is, looking at
+#: A reading is valid for at least this long, and for `PATIENCE` times its own duration: however large the database is, reading
 #: it takes a twentieth of the time at the most.
 FRESH_SECONDS, PATIENCE = 5.0, 20.0
 #: A look that takes longer is given up, and the gauges are missing.
@@ -46,7 +46,7 @@ class Gauges:
         self.open_seconds: dict[str, float] = {}  #: by the dependency's label
 
     async def look(self) -> Seen | None:
-        """What is to be seen, not older than its time. Whoever asks while somebody looks gets the same."""
+        """Return a reading that is fresh enough. Callers that ask while another reads get the same one."""
         if self._looking is None and self._clock.monotonic() < self._stale_at:
             return self.seen
         if self._looking is None:
@@ -72,7 +72,7 @@ class Gauges:
                 )
                 self._add_open_time(self.seen.dependency_states)
         except (StoreError, TimeoutError) as error:
-            log.warning("metrics.waits", reason=str(error) or f"no answer within {LONGEST_LOOK:.0f} s")
+            log.warning("metrics.retrying", reason=str(error) or f"no answer within {LONGEST_LOOK:.0f} s")
             self.seen = None
         now = self._clock.monotonic()
         self._stale_at = now + max(FRESH_SECONDS, PATIENCE * (now - began))

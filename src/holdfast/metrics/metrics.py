@@ -136,7 +136,7 @@ def _bounded(label: str, known: Mapping[tuple[str, ...], Any]) -> tuple[str, ...
 
 
 def _by_code(counted: Iterable[tuple[tuple[str, str], Mapping[str, int]]]) -> Samples:
-    """At most so many label sets: those that come after share one."""
+    """Count by code, with at most `MOST_SETS` label sets: further ones share one set."""
     found: dict[tuple[str, ...], int] = {}
     for labels, codes in counted:
         for code, number in list(codes.items()):

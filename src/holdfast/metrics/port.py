@@ -43,7 +43,7 @@ class Port:
             why = error.strerror or "it cannot be listened on"
             raise UsageError(f"--metrics-port {port} on {host}: {why}; choose another") from None
         found: int = server.sockets[0].getsockname()[1]
-        log.info("metrics.served", host=host, port=found)
+        log.info("metrics_server.started", host=host, port=found)
         try:
             yield found
         finally:
@@ -60,9 +60,9 @@ class Port:
                 writer.write(head.encode() + body)
                 await writer.drain()
         except (OSError, TimeoutError):
-            pass  # whoever asked is gone, or does not read
+            pass  # the client is gone, or does not read
         except Exception:
-            log.exception("metrics.failed")
+            log.exception("metrics_server.failed")
         finally:
             writer.close()
 

@@ -28,7 +28,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 MOST_BYTES = 64_000
 MOST_SECONDS = 10.0
-#: Of the addresses of a name so many are tried, one after the other.
+#: How many addresses of a name are tried, one after the other.
 TRIES = 3
 
 

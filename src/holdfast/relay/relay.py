@@ -65,9 +65,9 @@ class Relay:
             try:
                 self._watch.look(await self._store.lags(), self._clock.monotonic())
             except StoreError as error:
-                log.warning("relay.waits", reason=str(error))
+                log.warning("relay.retrying", reason=str(error))
             except Exception:
-                log.exception("relay.watch")
+                log.exception("relay.stale_check_failed")
             await self._clock.sleep(min(LOOK_EVERY, self._watch.stale_after.total_seconds() / 2))
 
 

@@ -110,7 +110,7 @@ class Route:
         try:
             return await self._store.take_messages(self._strict, self._batch, TAKEN_FOR)
         except StoreError as error:
-            log.warning("relay.waits", target=self.target, reason=str(error))
+            log.warning("relay.retrying", target=self.target, reason=str(error))
             await self._first(self._clock.sleep(STORE_REST))
             return []
 
@@ -186,12 +186,14 @@ class Route:
         """Whether anybody is there, and what is to be said about that."""
         if batch.away is None:
             if self._refusals:
-                log.warning("relay.back", target=self.target, after_tries=self._refusals)
+                log.warning("relay.target_recovered", target=self.target, tries=self._refusals)
             self._refusals = 0
             return
         self._refusals += 1
         if self._refusals == 1:
-            log.warning("relay.away", target=self.target, reason=batch.away, hint="its messages wait")
+            log.warning(
+                "relay.target_unavailable", target=self.target, reason=batch.away, hint="its messages wait"
+            )
 
     async def _settle(self, batch: MessageBatch) -> None:
         """Write down what became of them, for as long as they are ours."""
@@ -201,7 +203,7 @@ class Route:
                 await self._write(batch)
                 break
             except StoreError as error:
-                log.warning("relay.waits", target=self.target, reason=str(error))
+                log.warning("relay.retrying", target=self.target, reason=str(error))
                 if self._clock.monotonic() >= until:
                     return  # what was published will be published again
                 await self._clock.sleep(STORE_REST)

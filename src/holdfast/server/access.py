@@ -59,7 +59,7 @@ class WithoutKey(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Whoever is behind a request. *scope* is what its requests are counted under."""
+    """The caller behind a request. *scope* is what its requests are counted under."""
 
     name: str  #: on record as the one who did it
     role: Role
@@ -102,7 +102,7 @@ class Caller:
 
     def log_refusal(self, detail: str) -> None:
         """On record: who tries doors that are closed to them is of interest."""
-        log.warning("http.forbidden", caller=self.name, role=str(self.role), reason=detail)
+        log.warning("request.forbidden", caller=self.name, role=str(self.role), reason=detail)
 
 
 class _Known(NamedTuple):
@@ -224,7 +224,7 @@ class KeyCache:
             await (await self._store()).touch_keys(used)
         except StoreError as error:
             self._used |= used
-            log.warning("http.keys_untouched", reason=type(error).__name__)
+            log.warning("api_key.use_not_recorded", reason=type(error).__name__)
 
     async def _is_neighbour(self, request: Request) -> bool:
         if self._without_key is WithoutKey.NEVER or not is_local(request):

@@ -82,7 +82,7 @@ class BodyLimits:
         cause = error.__cause__ or error.__context__ or error
         frames = traceback.extract_tb(cause.__traceback__)[-_DEEPEST:]
         place = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames]
-        log.warning("http.failed", request=instance, error=type(cause).__name__, at=" > ".join(place))
+        log.warning("request.failed", request_id=instance, error=type(cause).__name__, at=" > ".join(place))
 
     def _check_headers(self, scope: Scope) -> None:
         lengths: list[bytes] = []

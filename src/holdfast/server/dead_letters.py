@@ -130,7 +130,7 @@ async def get_dead_letter(request: Request, job_id: JobIdPath, include: Include 
 @routes.post(
     "/dead-letters/{job_id}/redrive",
     response_model=models.MovedJob,
-    summary="Give it another life",
+    summary="Redrive a dead letter",
     **allows(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
 )
 async def redrive_dead_letter(
@@ -156,7 +156,7 @@ async def redrive_dead_letter(
 @routes.post(
     "/dead-letters/{job_id}/discard",
     response_model=models.MovedJob,
-    summary="Strike it; its job stays failed",
+    summary="Discard a dead letter; its job stays failed",
     **allows(Action.STEER, 409, 412, openapi_extra=IF_MATCH),
 )
 async def discard_dead_letter(request: Request, job_id: JobIdPath, body: models.DiscardRequest) -> Response:

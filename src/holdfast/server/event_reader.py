@@ -6,7 +6,7 @@
 ```
 
 A stream is nothing but a number: how far it has come. What is newer it takes from here, or from the store where that is too long
-ago. So a slow client costs no memory, and whoever comes back with its number misses nothing. While nobody listens,
+ago. So a slow client costs no memory, and a client that comes back with its number misses nothing. While nobody listens,
 nobody reads.
 """
 
@@ -33,11 +33,11 @@ POLL_SECONDS = 0.2
 BATCH = 1000
 #: No event has a larger number: none can be asked for.
 LARGEST = 2**63 * 1000
-#: So many are given to a stream at a time.
+#: How many events a stream is given at a time.
 PORTION = 500
 #: What is kept of the newest events.
 MOST_EVENTS, MOST_BYTES = 10_000, 16_000_000
-#: So many streams read the store for themselves at a time.
+#: How many streams may read the store by themselves at a time.
 READERS = 4
 
 
@@ -94,7 +94,7 @@ class EventReader:
                 await asyncio.gather(poller, return_exceptions=True)
 
     async def newest(self) -> int:
-        """The number of the newest event; whoever goes on from it sees what happens from now on."""
+        """Return the number of the newest event; a reader that continues from it sees what happens from now on."""
         return await (await self._store()).newest_event()
 
     async def knows(self, number: int) -> bool:
@@ -166,10 +166,10 @@ class EventReader:
                 if await self._poll():
                     pause = 0.0
             except StoreError as error:
-                log.warning("feed.waits", reason=str(error))
+                log.warning("event_reader.retrying", reason=str(error))
                 pause = 1.0
             except Exception:
-                log.exception("feed.failed")
+                log.exception("event_reader.failed")
                 pause = 1.0
             await self._clock.sleep(pause)
 

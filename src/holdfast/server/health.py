@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, is all well: `/livez`, `/readyz` for whoever runs the process, `/api/v1/health` for people."""
+"""Health: `/livez` and `/readyz` for the process manager, `/api/v1/health` for people."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HealthView(pydantic.BaseModel):
         )
 
 
-# `/livez` and `/readyz` are open: whoever starts and stops processes has no key, and they tell nothing else.
+# `/livez` and `/readyz` are open: a process manager has no key, and they reveal nothing else.
 routes = router("watching", prefix="")
 
 

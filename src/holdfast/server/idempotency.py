@@ -35,7 +35,7 @@ log = Log("holdfast.server")
 HEADER = "idempotency-key"
 #: So long an answer is kept.
 KEPT_FOR = timedelta(hours=24)
-#: So long a request may take; then whoever carries it out is given up for lost, and another may.
+#: How long a request may take; then the process that runs it counts as lost, and another may run it.
 TAKES_AT_MOST = timedelta(seconds=60)
 #: Of an answer, what is kept beside its body.
 HEADERS_KEPT = ("location", "etag")
@@ -153,4 +153,4 @@ async def _quietly(ending: Awaitable[bool]) -> None:
     try:
         await ending
     except StoreError as error:
-        log.warning("http.request_left", reason=type(error).__name__)
+        log.warning("idempotency_key.not_recorded", reason=type(error).__name__)

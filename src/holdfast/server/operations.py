@@ -85,7 +85,7 @@ class OperationRequest(RequestModel):
     action: OperationAction = Field(examples=["redrive"])
     filter: OperationFilter = Field(examples=[{"task": ["convert"], "code": ["NETWORK"]}])
     rate: Annotated[float, Field(ge=SLOWEST, le=FASTEST), Number] | None = Field(
-        default=None, description="At most so many a second."
+        default=None, description="The maximum number of jobs a second."
     )
     to_queue: Word | None = Field(default=None, description="Of redrive: another queue than their own.")
     reason: Note = ""

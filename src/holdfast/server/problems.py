@@ -51,7 +51,7 @@ CODES: dict[str, ProblemCode] = {
     "BAD_CURSOR": ProblemCode(400, "The cursor is not of this list"),
     "KEY_IN_URL": ProblemCode(400, "A key must not be in a URL"),
     "UNAUTHENTICATED": ProblemCode(401, "A valid key is needed"),
-    "INSUFFICIENT_CREDITS": ProblemCode(402, "Whoever pays has too few credits"),
+    "INSUFFICIENT_CREDITS": ProblemCode(402, "The paying account has too few credits"),
     "FORBIDDEN": ProblemCode(403, "This key may not do that"),
     "NOT_FOUND": ProblemCode(404, "Not found"),
     "EXPIRED": ProblemCode(lookup("EXPIRED").status, "It was kept for its time and then removed"),
@@ -148,7 +148,7 @@ def _line(text: object) -> str:
 
 
 def _wait(error: HoldfastError) -> str | None:
-    """When the same request may go through: in so many seconds, or at that time."""
+    """Return when the same request may succeed, as a number of seconds or as a time."""
     match error:
         case StoreUnavailable() | SchemaMismatch():
             return str(RETRY_AFTER_SECONDS)

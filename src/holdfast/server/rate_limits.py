@@ -13,7 +13,7 @@ from holdfast.engine.lane_store import Charge
 from holdfast.engine.ports import Clock
 from holdfast.server.problems import Problem
 
-#: The share of a rate that a server takes from the store at a time; and for whoever was refused lately, so that what it may
+#: The share of a rate that a server takes from the store at a time; and for a caller that was refused lately, so that what it may
 #: do comes evenly and not in bursts that others wait for.
 _BLOCKS, _SMALL_BLOCKS = 20, 1000
 _MOST_REMEMBERED = 10_000
@@ -50,7 +50,7 @@ class RateLimits:
                 if not self._has_some(bucket):
                     await self._lease(scope, bucket)
         bucket.left -= 1
-        # At least so many: other blocks may be had.
+        # A lower bound: the server may take further blocks.
         told = f'"{_POLICY}";r={bucket.left};t={ceil(self._window)}'.encode()
         return [(b"ratelimit-policy", self._policy), (b"ratelimit", told)]
 
@@ -68,7 +68,7 @@ class RateLimits:
         return bucket.left > 0 and self._clock.monotonic() < bucket.stale_at
 
     async def _slow_down(self, bucket: _Bucket) -> None:
-        """Whoever does not heed refusals gets them later: each costs this process time that others wait for."""
+        """Delay the refusals of a caller that ignores them: each costs this process time that others wait for."""
         if self._clock.monotonic() < bucket.shut_until:
             bucket.refused += 1
             if bucket.refused > _AT_ONCE:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 #: Bytes of JSON in a page, but for a single row that is larger.
 MOST_BYTES = 4_000_000
-#: Rows that may hold a megabyte each are read so many at a time.
+#: How many rows are read at a time when each may hold a megabyte.
 PIECE = 16
 #: Characters that are redacted and encoded in less than a millisecond, on the event loop.
 SHORT = 20_000

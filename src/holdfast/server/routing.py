@@ -1,4 +1,4 @@
-"""What every route has in common: it names the one action that it is, and is closed to whoever may not do that."""
+"""What every route has in common: it names its one action, and refuses callers that may not do that."""
 
 from __future__ import annotations
 

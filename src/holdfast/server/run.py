@@ -134,7 +134,7 @@ class Server(uvicorn.Server):
                 await asyncio.wait_for(self._stopped.wait(), 1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """No more connections, the end of idle ones, time for requests under way; whoever is not done by then is cut off."""
+        """Stop: accept no connections, close idle ones, give running requests time, then cancel those that are left."""
         for server in self.servers:
             server.close()
         for one in sockets or ():
@@ -148,7 +148,7 @@ class Server(uvicorn.Server):
                     await asyncio.wait(set(tasks))
                 await self._connections.gone()  # what was written goes out
         except TimeoutError:
-            log.warning("http.cut_off", requests=len(tasks))
+            log.warning("request.cancelled", requests=len(tasks))
             for task in tasks:
                 task.cancel()
         await self.lifespan.shutdown()

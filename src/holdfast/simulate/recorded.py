@@ -16,7 +16,7 @@ from holdfast.simulate.scenarios import OUTAGE, Scenario
 
 #: A longer outage is cut to this: what it teaches, it teaches in an hour.
 LONGEST = timedelta(hours=1)
-#: It is watched for twice as long as it took, and so many seconds more.
+#: An outage is observed for twice its duration, plus this many seconds.
 AFTERWARDS = 540.0
 
 

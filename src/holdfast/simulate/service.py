@@ -28,7 +28,7 @@ class ServiceRequest:
 
 
 R = TypeVar("R", bound=ServiceRequest)
-#: Do something with a value, so many seconds from now.
+#: Call a function with a value after a number of seconds.
 Later = Callable[[float, Callable[[Any], None], Any], None]
 
 

@@ -58,7 +58,7 @@ class NatsTransport:
         lost = asyncio.ensure_future(self._lost.wait())
         waits: set[asyncio.Future[Any]] = {asyncio.gather(*sending, return_exceptions=True), lost}
         try:
-            # The client lets whoever waits for an answer wait on when the connection is gone.
+            # The client lets a caller wait on for an answer when the connection is gone.
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (*sending, lost):
@@ -158,4 +158,4 @@ async def _declare(stream: JetStreamContext, name: str, subject: str) -> None:
 
 
 async def _hush(error: Exception) -> None:
-    """It would be printed; whoever sends is told by an exception."""
+    """Ignore an error that the client would print; the sender gets an exception."""

@@ -4,7 +4,7 @@
   bookmark ──▶ events behind it ──▶ who wants them ──▶ jobs (ids made of webhook and event) ──▶ bookmark moves
 ```
 
-Whoever dies in between leaves the bookmark where it was. The next one makes the same jobs, which are there already.
+A process that dies in between leaves the bookmark where it was. The next one makes the same jobs, which exist already.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = Log("holdfast.webhooks")
 
 BOOKMARK = "webhooks"
 DISPATCH_EVERY = 0.5
-#: So many batches at a time.
+#: How many batches are read at a time.
 STEPS = 10
 #: How many messages are made at once; more only of a single event that more webhooks want.
 MOST_MESSAGES = 5_000
@@ -65,7 +65,7 @@ class Fanout:
         jobs = await self._enqueue(open_ones(await store.webhooks()), events)
         moved = await store.move_bookmark(BOOKMARK, before=before, to=events[-1].id)
         if jobs and moved:
-            log.debug("webhooks.dispatched", jobs=jobs)
+            log.debug("webhook.deliveries_enqueued", jobs=jobs)
         return moved and len(events) == BATCH
 
     async def _enqueue(self, webhooks: Sequence[Webhook], events: Sequence[Event]) -> int:

@@ -8,9 +8,9 @@ from holdfast.domain.cloudevent import GONE, Subject
 from holdfast.domain.job import Event, JobFilter, JobId
 from holdfast.engine.ports import Store
 
-#: So many jobs are asked for at once: their rows may be large.
+#: How many jobs are read at once: their rows may be large.
 BATCH = 200
-#: So many are remembered, and when there are more, the older half is not.
+#: How many are cached; when there are more, the older half is dropped.
 MOST = 20_000
 
 

@@ -93,7 +93,7 @@ class NotifierFeed:
         if reader.failures < TRIES:
             reader.next_call = self._clock.monotonic() + FIRST_PAUSE * 2 ** (reader.failures - 1)
             return False
-        log.warning("notifier.gave_up", plugin=name, event_id=notice.id, kind=notice.kind, tries=TRIES)
+        log.warning("notifier.event_skipped", plugin=name, event_id=notice.id, kind=notice.kind, tries=TRIES)
         reader.failures = 0
         return True
 

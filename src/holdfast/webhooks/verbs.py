@@ -210,7 +210,7 @@ async def _put(
 async def _begin_now(engine: Engine, webhook: Webhook) -> None:
     """Nobody has moved the bookmark while there was nobody to tell: it is at an event of long ago.
 
-    The end of the log is read before the others are looked for. So whoever is made later is told of all that follows.
+    The end of the log is read before the other webhooks are. So a webhook that is created later gets all that follows.
     """
     store = engine.store
     before, newest = await store.bookmark(BOOKMARK), await store.newest_event()

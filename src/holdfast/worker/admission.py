@@ -33,7 +33,7 @@ from holdfast.worker.quota_receipts import QuotaReceipts
 log = Log("holdfast.worker")
 
 
-#: A group that had nothing is left alone while others have plenty, for so many times as long as it took to ask it, and half a
+#: A group that had nothing is left alone while others have plenty, for `PATIENCE` times as long as it took to ask it, and half a
 #: second at the most: each group is a statement of its own, and asking in vain shall not take more than a hundredth of the time.
 PATIENCE, LONGEST_REST = 100, 0.5
 #: One claim asks more groups than this only for this many seconds; the next claim goes on behind them.
@@ -282,7 +282,7 @@ class LaneAdmission:
         try:
             answers = await self._engine.store.charge([charges for _, charges in groups])
         except StoreError as error:  # their leases are ours: better run them than let them hang
-            log.warning("charge.failed", reason=str(error))
+            log.warning("quota.charge_failed", reason=str(error))
             return {}
         refused: dict[Lease, Verdict] = {}
         for (one, charges), refusal in zip(groups, answers, strict=True):

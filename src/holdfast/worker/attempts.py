@@ -191,7 +191,7 @@ class Executors:
         except (
             StopIteration,
             GeneratorExit,
-        ) as error:  # these mean something else to whoever awaits the thread
+        ) as error:  # these mean something else to the task that awaits the thread
             raise RuntimeError(f"the handler raised {type(error).__name__}") from error
         finally:
             if os.getpid() != self._pid:
@@ -240,7 +240,7 @@ class Executors:
         try:
             return self._raised(running, error)
         except Exception:
-            log.exception("judge.failed", job_id=running.job.id, task=running.job.task)
+            log.exception("classification.failed", job_id=running.job.id, task=running.job.task)
             failure = Failure.of("UNKNOWN", f"{type(error).__name__}, and judging it failed too")
             return self._engine.judge_failure(running.claimed, failure, self._spent(running))
 

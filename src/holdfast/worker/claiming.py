@@ -160,7 +160,7 @@ class Claimer:
                 return await self._admitting.claim(session, wanted)
         except StoreError as error:
             self._watch.doubt()
-            log.warning("claim.waits", reason=str(error))
+            log.warning("claim.retrying", reason=str(error))
             await self._pause(1.0)
             return []
         except Exception:  # a hook has refused it, or it is a bug of ours: neither may end the worker
@@ -176,7 +176,7 @@ class Claimer:
         try:
             return await self._engine.reclaim() > 0
         except StoreError as error:
-            log.warning("reclaim.waits", reason=str(error))
+            log.warning("reclaim.retrying", reason=str(error))
         except Exception:  # a hook has refused it
             log.exception("reclaim.failed")
         return False
@@ -201,7 +201,7 @@ class Claimer:
             await self._admitting.refresh(await self._serving.lanes())
             self._bell.set()  # who waits for work may wait for it in other lanes
         except StoreError as error:
-            log.warning("lanes.waits", reason=str(error))
+            log.warning("lane_refresh.retrying", reason=str(error))
 
     async def _begin_again(self) -> None:
         """The session ended under us: the store may not answer yet."""
@@ -209,7 +209,7 @@ class Claimer:
         try:
             await self._tenure.renew_session()
         except StoreError as error:
-            log.warning("session.waits", reason=str(error))
+            log.warning("session.retrying", reason=str(error))
             await self._pause(1.0)
 
     async def _wait_for_work(self, lanes: list[Lane], poll: float) -> None:
@@ -221,7 +221,7 @@ class Claimer:
             future.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         if work in done and (error := work.exception()) is not None:
-            log.warning("wait.failed", reason=str(error))
+            log.warning("claim.wait_failed", reason=str(error))
             await self._pause(1.0)
 
     async def _pause(self, seconds: float) -> None:

@@ -44,7 +44,7 @@ class DeadlockDetector:
         self._reported = session, handlers
         if handlers and not self._logged:
             self._logged = True
-            log.warning("worker.deadlocked", slots=handlers, waits_for=awaited[0], hint=HINT)
+            log.warning("worker.deadlocked", slots=handlers, waiting_for=awaited[0], hint=HINT)
 
     def awaited(self) -> list[JobId]:
         """Return a queued job for each handler, if all slots are held by handlers that wait for one; else none."""

@@ -1,7 +1,7 @@
 """A worker's dealings with the dependencies its tasks call: a guard for each, and one talk with the store a second.
 
 What a guard decides it decides from this worker's own calls, at once and without the store (`holdfast.domain.guard`).
-Once a second the votes go to the store and the shared breakers come back; whoever finds that one has to change swaps it
+Once a second the votes go to the store and the shared breakers come back; a worker that finds one has to change swaps it
 by its version. When the store does not answer, the guards go on with what they know.
 """
 
@@ -62,6 +62,11 @@ _KINDS = {
     BreakerState.OPEN: Kind.breaker_opened,
     BreakerState.HALF_OPEN: Kind.breaker_half_open,
     BreakerState.CLOSED: Kind.breaker_closed,
+}
+_LOG_EVENTS = {
+    BreakerState.OPEN: "breaker.opened",
+    BreakerState.HALF_OPEN: "breaker.half_opened",
+    BreakerState.CLOSED: "breaker.closed",
 }
 
 
@@ -312,7 +317,7 @@ class Dependencies:
         try:
             return await self.take_trial(dependency)
         except StoreError as error:
-            log.info("trial.waits", dependency=dependency.label, reason=str(error))
+            log.info("trial.not_granted", dependency=dependency.label, reason=str(error))
             return None
 
     async def leave_call(self, call: CallPermit, error: BaseException | None, task: str) -> None:
@@ -343,7 +348,7 @@ class Dependencies:
                 await self._renew(holder, lent)
 
     async def _renew(self, holder: str, lent: _Lent) -> None:
-        """Once a beat at most: whoever swaps in between is heard by the next one."""
+        """Renew at most once a beat: a swap in between is seen by the next one."""
         now = self._engine.clock.monotonic()
         until = self._store_now(lent.dependency) + TRIAL_LOAN
         renewed = renew_trial(self._guard(lent.dependency).shared, holder, until=until)
@@ -447,7 +452,7 @@ class Dependencies:
         if swapped:
             guard.hear(breaker, guard.workers, self._engine.clock.monotonic())
             if turned:
-                log.warning(_KINDS[breaker.state].name, dependency=dependency.label, **meta)
+                log.warning(_LOG_EVENTS[breaker.state], dependency=dependency.label, **meta)
                 self._ring()
         return swapped
 

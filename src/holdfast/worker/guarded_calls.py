@@ -48,7 +48,7 @@ class GuardedCaller:
                 if self._beat is None or self._beat.done():
                     await self._dependencies.look()
         except (StoreError, TimeoutError) as error:
-            log.warning("dependency.waits", dependency=dependency.label, reason=str(error))
+            log.warning("dependency.sync_retrying", dependency=dependency.label, reason=str(error))
         if self._beat is None or self._beat.done():
             self._beat = asyncio.create_task(self._run(), name="dependencies")
         call = await self._dependencies.enter_call(dependency, None)
@@ -77,9 +77,9 @@ class GuardedCaller:
             try:
                 await self._dependencies.tend(await self._reporter())
             except StoreError as error:
-                log.info("dependencies.waits", reason=str(error))
+                log.info("dependency.sync_retrying", reason=str(error))
             except Exception:  # a bug here must not end the exchange
-                log.exception("dependencies.failed")
+                log.exception("dependency.sync_failed")
             await clock.sleep(BEAT_EVERY * (0.8 + 0.4 * self._engine.rng.random()))
 
     async def _reporter(self) -> Session:

@@ -68,12 +68,12 @@ class Heartbeat:
                         return self._tell("the store had ended it")
                     self.last_beat, pause = sent, self._every
                 except StoreError as error:
-                    log.warning("heart.missed", reason=str(error))
+                    log.warning("heartbeat.missed", reason=str(error))
                     pause = min(self._every, 0.5)
                 except (
                     Exception
                 ):  # a bug of ours: without this thread the worker would claim nothing, for ever
-                    log.exception("heart.missed")
+                    log.exception("heartbeat.missed")
                     pause = min(self._every, 0.5)
                 if self.left < 0:
                     return self.give_up()

@@ -64,11 +64,11 @@ class LeaseReconciler:
             except StoreError:
                 continue  # the heartbeat decides whether we may go on
             except Exception:  # a bug of ours must not end the watch
-                log.exception("watch.failed")
+                log.exception("lease_check.failed")
                 continue
             for running in old:
                 if running.claimed.lease not in held and not running.job.completed:
-                    log.info("job.taken_away", job_id=running.job.id, epoch=running.job.epoch)
+                    log.info("job.lease_lost", job_id=running.job.id, epoch=running.job.epoch)
                     running.end("lost")
             self._give_back_unknown(held)
 
@@ -78,6 +78,6 @@ class LeaseReconciler:
         unknown = held - under_way.running.keys() - under_way.ending - self._settler.leases
         for lease in sorted(unknown & self._suspects.keys()):
             if all(claim > self._suspects[lease] for claim in self._claims):
-                log.warning("claim.answer_lost", job_id=lease.job_id, epoch=lease.epoch)
+                log.warning("claim.response_lost", job_id=lease.job_id, epoch=lease.epoch)
                 self._settler.put(Settlement(lease, Release(reason="the answer to the claim was lost")))
         self._suspects = {lease: self._suspects.get(lease, self._last_claim) for lease in unknown}

@@ -39,7 +39,7 @@ def log_outcome(
             if log.hears(logging.INFO):
                 facts = _facts(claimed, spent, failure, breaker)
                 wait = round(delay / MILLISECOND)
-                log.info("job.retry", **facts, retry_in_ms=wait, **_cause(failure, shown))
+                log.info("job.retry_scheduled", **facts, retry_in_ms=wait, **_cause(failure, shown))
         case Bury(failure):
             if log.hears(logging.WARNING):
                 log.warning(

@@ -43,7 +43,7 @@ Where = tuple[str, str]
 #: How long a child may take to be ready for an attempt with a hard timeout. The store counts that from the claim, and allows
 #: somewhat more; within that margin the handler has all of its time. Beyond it the job is given back.
 COLD_START = 3.0
-#: A child that is not ready after so many seconds never will be.
+#: How many seconds a child process has to become ready.
 PATIENCE = 60.0
 
 

@@ -52,4 +52,4 @@ class QuotaReceipts:
         except (
             StoreError
         ) as error:  # they are charged once more when they start again: no reason to stop settling
-            log.warning("refund.failed", jobs=len(back), reason=str(error))
+            log.warning("quota.refund_failed", jobs=len(back), reason=str(error))

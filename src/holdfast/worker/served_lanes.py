@@ -73,4 +73,4 @@ class ServedLanes:
         if unknown:
             self._warned |= unknown
             hint = "their jobs stay queued for a worker that has them"
-            log.warning("worker.unknown_tasks", tasks=sorted(unknown), hint=hint)
+            log.warning("task.unknown", tasks=sorted(unknown), hint=hint)

@@ -106,7 +106,7 @@ class SettlementWriter:
             ways.insert(0, self._refused(claimed, reason))
         while not self._abandoned:
             for verdict in ways:
-                log.warning("settle.refused", job_id=job_id, reason=reason, instead=outcome_of(verdict))
+                log.warning("settlement.refused", job_id=job_id, reason=reason, instead=outcome_of(verdict))
                 try:
                     return await self._settle([(settlement._replace(verdict=verdict), claimed)])
                 except Exception as again:
@@ -128,13 +128,13 @@ class SettlementWriter:
                 return self._observers.settled(batch, answers)
             except StoreUnavailable as error:
                 if self._abandoned:
-                    return log.warning("settle.given_up", jobs=len(batch), reason=str(error))
-                log.warning("settle.waits", jobs=len(batch), reason=str(error), again_in=pause)
+                    return log.warning("settlement.abandoned", jobs=len(batch), reason=str(error))
+                log.warning("settlement.retrying", jobs=len(batch), reason=str(error), retry_in_s=pause)
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
 
     def _expect(self, batch: Sequence[Settlement]) -> None:
-        """Only now: whoever looks for it when it is due must find it stored."""
+        """Expect the next due job only now: a look when it is due must find it stored."""
         delays = [one.verdict.delay for one in batch if isinstance(one.verdict, (RetryAfter, Release))]
         if delays:
             self._engine.expect(min(delays))
@@ -144,7 +144,7 @@ class SettlementWriter:
             for settlement, answer in zip(batch, answers, strict=True):
                 if answer in (SettlementStatus.LATE, SettlementStatus.STALE):
                     log.info(
-                        "job.lease_lost",
+                        "job.outcome_late",
                         job_id=settlement.lease.job_id,
                         epoch=settlement.lease.epoch,
                         answer=str(answer),

@@ -72,7 +72,7 @@ class Watchdog:
             return
         self._named.add(name)
         log.warning(
-            "loop.blocked",
+            "event_loop.blocked",
             task=None if job is None else job.task,
             job_id=None if job is None else job.id,
             at=at,

@@ -153,7 +153,7 @@ class Worker:
             await self._under_way.finish(self._engine.settings.grace.total_seconds(), self._hurry)
             self._end_by = self._engine.clock.monotonic() + AFTER_GRACE - LAST_CLOSE - 2 * SPARE
             for running in await self._under_way.insist():
-                log.warning("job.will_not_stop", job_id=running.job.id, task=running.job.task)
+                log.warning("job.still_running", job_id=running.job.id, task=running.job.task)
                 self._settler.give_back(running.claimed)
                 self._leaving.set()
 
@@ -182,9 +182,9 @@ class Worker:
                 await self._dependencies.tend(session)
                 await self._waiting.look(session)
             except StoreError as error:
-                log.info("dependencies.waits", reason=str(error))
+                log.info("dependency.sync_retrying", reason=str(error))
             except Exception:  # a bug of ours must not end the watch
-                log.exception("dependencies.failed")
+                log.exception("dependency.sync_failed")
 
     def _ring(self) -> None:
         self._claiming.ring()
@@ -213,6 +213,6 @@ class Worker:
                 await self._settler.flushed()
         except TimeoutError:
             log.warning(
-                "settle.given_up", jobs=self._settler.backlog, reason="the store did not answer in time"
+                "settlement.abandoned", jobs=self._settler.backlog, reason="the store did not answer in time"
             )
         settling.cancel()

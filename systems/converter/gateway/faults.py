@@ -45,7 +45,7 @@ class Faults:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] == "/faults":
             return await self._app(scope, receive, send)
-        fault = self._switch.strike(scope["path"])
+        fault = self._switch.take(scope["path"])
         if fault is None:
             return await self._app(scope, receive, send)
         await self._fail(fault, scope, receive, send)

@@ -115,7 +115,7 @@ class Pool:
             raise RuntimeError(f"the converter's child process does not start: {lost}") from lost
         self.confined = first.confined
         if not first.confined:
-            log.warning("children.not_confined", reason="this kernel has no filter for system calls we know")
+            log.warning("sandbox.unavailable", reason="this kernel has no filter for system calls we know")
         self._free.put_nowait(first)
         for nursery in await asyncio.gather(*(self._start() for _ in range(self._size - 1))):
             self._free.put_nowait(nursery)
@@ -158,7 +158,7 @@ class Pool:
         except Refused:
             raise
         except Lost as lost:
-            log.warning("nursery.lost", reason=str(lost))
+            log.warning("fork_server.lost", reason=str(lost))
             self._failing = True
             self._drop(nursery)
             nursery = None
@@ -182,7 +182,7 @@ class Pool:
                     nursery = await self._start()
                 self._failing = False
             except Lost as error:
-                log.warning("nursery.missing", reason=str(error))
+                log.warning("fork_server.start_failed", reason=str(error))
             finally:
                 self._free.put_nowait(nursery)
         return not self._failing

@@ -72,7 +72,7 @@ class Service:
                 await self._take(request, source)
                 target = _nameless()
             except OSError as error:  # no space left, or too many files
-                log.error("spool.failed", reason=f"{type(error).__name__}: {error.strerror}")
+                log.error("upload.not_stored", reason=f"{type(error).__name__}: {error.strerror}")
                 raise Refused(refusals.NO_SPACE) from None
             handed_over = False
             try:
@@ -147,7 +147,7 @@ async def _pieces(target: IO[bytes]) -> AsyncIterator[bytes]:
 
 
 def _problem(refusal: Refusal) -> Response:
-    log.info("convert.refused", status=refusal.status, code=refusal.code)
+    log.info("conversion.refused", status=refusal.status, code=refusal.code)
     headers = {"retry-after": "1"} if refusal.status in (429, 503) else {}
     return JSONResponse(refusal.problem(), refusal.status, headers, media_type="application/problem+json")
 

@@ -119,7 +119,7 @@ def _take_authors(blocks: list[Block], body: Font) -> tuple[tuple[str, ...], lis
     """The names right below the title: the first block in which every part looks like one."""
     for place, block in enumerate(blocks[:4]):
         text = _joined(block.lines)
-        # Names may be set larger than the rest, as headings are; they are not numbered, and seldom bold.
+        # Names may be set larger than the rest, as headings are; they are not numbered, and rarely bold.
         if _ABSTRACT.match(text) or (block.lines[0].font.bold and not body.bold) or _NUMBERED.match(text):
             break
         names = tuple(_MARKS.sub("", name).strip() for name in split_names(text))

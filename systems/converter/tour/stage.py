@@ -105,7 +105,7 @@ class Stage:
         return int(self.gateway.get("/faults").raise_for_status().json()["struck"])
 
     def kill_busy_worker(self) -> bool:
-        """As a crash does, if one has work in hand. Another is started in its place, as whoever runs workers would."""
+        """Kill a worker that runs a job, if there is one, and start another in its place, as a process manager would."""
         busy = asyncio.run(self._busy_workers())
         for victim in self.workers:
             if (process := victim.process) is not None and any(f"-{process.pid}-" in name for name in busy):

@@ -49,7 +49,7 @@ class Callers:
         self._app, self._sessions, self._cookie_secure = app, sessions, cookie_secure
 
     async def of(self, request: Request) -> Caller:
-        """Whoever sent *request*. Without a cookie it is somebody new, who is told a name with the answer."""
+        """Return the caller that sent *request*. One without a cookie is new and gets a name with the response."""
         if "authorization" in request.headers:
             return await self._by_key(request)
         if request.method not in _SAFE:

@@ -1,4 +1,4 @@
-"""Who a browser is: a random name in a signed cookie. Whoever has none gets one with the answer."""
+"""Who a browser is: a random name in a signed cookie. A browser without one gets it with the response."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _said(row: JobRow) -> tuple[Code | None, str]:
 
 
 def _next_attempt(row: JobRow, now: datetime) -> dict[str, Any]:
-    """When a job that failed is due again. The wait is told as well: the clock of whoever reads it may be wrong."""
+    """Return when a failed job is due again, and how long that is: the reader's clock may be wrong."""
     if row.state is not State.QUEUED or row.run_at <= now:
         return {"retry_after": None, "retry_in_ms": None}
     wait = (row.run_at - now).total_seconds()

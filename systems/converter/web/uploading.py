@@ -143,7 +143,7 @@ class Uploading:
                 async with asyncio.timeout(self._stalled_sec):
                     chunk = await anext(stream, None)
             except TimeoutError:
-                raise ClientDisconnect from None  # whoever sends nothing for so long is gone
+                raise ClientDisconnect from None  # a client that sends nothing for this long is gone
             if chunk is None:
                 return
             yield chunk
@@ -152,7 +152,7 @@ class Uploading:
         folder: Path = self._converter.settings.uploads_dir
         make_folder(folder)
         if shutil.disk_usage(folder).free - wanted < self._converter.settings.free_space_min_mb * 1_000_000:
-            log.error("upload.no_space", hint="make room, or lower FREE_SPACE_MIN_MB")
+            log.error("disk.nearly_full", hint="make room, or lower FREE_SPACE_MIN_MB")
             raise Refused(Code.IO_ERROR, "There is no room for uploads now. Try again later.", headers=_CLOSE)
 
     # -- the job ------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ async def consume(grading: Grading, *, ready: asyncio.Event | None = None) -> No
         try:
             connection = await aio_pika.connect(grading.settings.broker_url, timeout=5)
         except (AMQPError, OSError, TimeoutError) as error:
-            log.warning("callbacks.wait", reason=f"the broker cannot be reached ({type(error).__name__})")
+            log.warning("broker.unavailable", reason=f"the broker cannot be reached ({type(error).__name__})")
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_SEC)
             continue
@@ -40,7 +40,7 @@ async def consume(grading: Grading, *, ready: asyncio.Event | None = None) -> No
             async with connection:
                 await _read(grading, connection, ready)
         except (AMQPError, OSError, TimeoutError, aio_pika.exceptions.ChannelInvalidStateError) as error:
-            log.warning("callbacks.cut", reason=type(error).__name__)
+            log.warning("broker.disconnected", reason=type(error).__name__)
             await asyncio.sleep(wait)
 
 
@@ -91,7 +91,7 @@ async def _take(grading: Grading, channel: AbstractChannel, message: AbstractInc
             await _put_aside(channel, message, str(refused))
             break
         except (StoreError, Conflict) as error:
-            log.warning("callback.waits", reason=str(error), **facts)
+            log.warning("callback.retrying", reason=str(error), **facts)
             await asyncio.sleep(AGAIN_SEC)  # in our hands meanwhile: nobody else is asked the same
             continue
         log.info("callback.applied", reply=str(reply), **facts)

@@ -78,7 +78,7 @@ def _children(given: argparse.Namespace, environment: Mapping[str, str]) -> tupl
         port = environment["PROVIDER_URL"].rpartition(":")[2]
         provider = ("systems.provider", "--port", port, "--faults")
         found.append(python("provider", environment, *provider, says_ready=True))
-    # As root, Celery warns; whoever runs a demo as root knows.
+    # As root, Celery warns; a person who runs a demo as root knows.
     quiet = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser privileges"}
     for number in range(given.workers):
         name = f"grading{number}@%h"

@@ -18,7 +18,7 @@ _PAGE = 1000
 
 
 class Following:
-    """Wakes whoever waits for news of a submission. It reads the log only while somebody does."""
+    """Wakes the streams that wait for news of a submission. It reads the log only while there are some."""
 
     def __init__(self, app: Holdfast) -> None:
         self._app = app
@@ -37,7 +37,7 @@ class Following:
         bell = asyncio.Event()
         self._waiting.setdefault(submission_id, set()).add(bell)
         try:
-            yield b"retry: 2000\n\n"  # whoever is cut off comes back with the last number
+            yield b"retry: 2000\n\n"  # a client that is cut off comes back with the last number
             while True:
                 bell.clear()
                 ended = False
@@ -79,7 +79,7 @@ class Following:
             try:
                 news = await self._app.events(after=self._place, limit=_PAGE)
             except StoreError as error:
-                log.warning("following.waits", reason=str(error))
+                log.warning("event_reader.retrying", reason=str(error))
                 news = []
             if news:
                 self._place = news[-1].id

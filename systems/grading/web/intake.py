@@ -99,7 +99,7 @@ async def _chunks(request: Request, most: int) -> AsyncGenerator[bytes, None]:
             async with asyncio.timeout(STALLED_SEC):
                 chunk = await anext(stream, None)
         except TimeoutError:
-            raise ClientDisconnect from None  # whoever sends nothing for so long is gone
+            raise ClientDisconnect from None  # a client that sends nothing for this long is gone
         if chunk is None:
             return
         taken += len(chunk)

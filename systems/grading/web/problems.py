@@ -52,7 +52,7 @@ def _refusal(request: Request, error: Exception) -> Refused:
         case NoBroker():
             return Refused(503, "BROKER_AWAY", str(error), {"retry-after": "2"})
         case StoreError():
-            log.warning("request.waits", reason=str(error))
+            log.warning("store.unavailable", reason=str(error))
             return Refused(
                 503, "TRY_AGAIN", "The store does not answer now. Try again.", {"retry-after": "2"}
             )

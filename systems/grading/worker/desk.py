@@ -147,7 +147,7 @@ class Desk:
             ended = self._written(self._callback(request, taken, "failed", error=trouble))
             if self.ledger.end(taken, ended, cost=expired.spent):
                 self._tell_end(request.request_id, Ended(ended, None, False))
-        log.info("request.expired", request_id=request.request_id)
+        log.info("grading_request.expired", request_id=request.request_id)
         return "expired"
 
     def _hold(self, request: Request, taken: Taken, held_ms: float) -> str:
@@ -173,7 +173,9 @@ class Desk:
         self._put_off(request, wait)
         self.ledger.put_off(taken, wait / 1000, failed=failed)
         self._news(request, taken, "error", trouble)
-        log.info("request.put_off", request_id=request.request_id, code=trouble.code, wait_ms=round(wait))
+        log.info(
+            "grading_request.put_off", request_id=request.request_id, code=trouble.code, wait_ms=round(wait)
+        )
         return "put off"
 
     def _give_up(
@@ -195,7 +197,7 @@ class Desk:
         if not self.ledger.end(taken, ended, record):
             return "lost"
         self._tell_end(request.request_id, Ended(ended, record, False))
-        log.warning("request.given_up", request_id=request.request_id, reason=buried.failure_reason)
+        log.warning("grading_request.given_up", request_id=request.request_id, reason=buried.failure_reason)
         return "given up"
 
     # -- telling ----------------------------------------------------------------------------------------------------------

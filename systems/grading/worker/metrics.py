@@ -35,7 +35,7 @@ class Alarms(Collector):
             for alarm in self._ledger.alarms():
                 family.add_metric([alarm.name], alarm.times)
         except LedgerAway as error:
-            log.warning("alarms.unknown", reason=str(error))
+            log.warning("alarm.unavailable", reason=str(error))
         yield family
 
 

@@ -83,7 +83,7 @@ class Outgoing:
                     self._drop()
         self._ledger.raise_alarm(f"{what}_not_sent", f"the broker did not take {name} in {self._tries} tries")
         log.error(
-            "alarm.not_sent",
+            "alarm.raised",
             kind=what,
             message_id=name,
             tries=self._tries,
@@ -138,4 +138,4 @@ class Outgoing:
             try:
                 connection.release()
             except Exception:  # it is broken: that is why it goes
-                log.debug("connection.dropped")
+                log.debug("connection.close_failed")

@@ -149,7 +149,9 @@ class PostgresPlace:
                     connection.close()
                 if time.monotonic() > until:
                     why = f"the ledger's database cannot be reached ({type(error).__name__})"
-                    log.error("ledger.away", reason=why, hint="check LEDGER, and that it runs; requests wait")
+                    log.error(
+                        "ledger.unavailable", reason=why, hint="check LEDGER, and that it runs; requests wait"
+                    )
                     raise LedgerAway(why) from error
                 time.sleep(AGAIN_SEC)
 

@@ -103,7 +103,7 @@ class ScreeningConsumer(Consumer):  # type: ignore[misc]
         self.connection_errors: Any = (*self.conninfo.connection_errors, OperationalError)
 
     def ensure_connected(self, conn: Any) -> Any:
-        """Celery waits up to half a minute between its tries; whoever waits for a grade should not."""
+        """Wait briefly between tries: Celery waits up to half a minute, which is too long for a grade."""
         conn.ensure_connection = partial(
             conn.ensure_connection,
             interval_start=_AGAIN_SEC,

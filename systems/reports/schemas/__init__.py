@@ -22,7 +22,7 @@ Schema = dict[str, Any]
 _OWN = Path(__file__).parent
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 MOST_BYTES = 64_000
-#: Of the errors of one answer, so many are kept, each with so many characters.
+#: How many errors of one response are kept, and how many characters of each.
 MOST_ERRORS, LONGEST_ERROR = 20, 300
 
 

@@ -7,7 +7,7 @@ Browser (caller's process) ── a socket ──▶ child: Studio ── playwr
 
 `Browser` is what tasks hold: `await browser.shoot(Shot(url=…))` gives a `Picture` or raises `ShotFailed`. It bounds how many
 sit at a time, and replaces a child that was lost or does not answer. The studio opens Chromium, replaces it after
-so many jobs or when it crashes, and watches its memory. A page can hang its sitting, at worst Chromium; never the caller.
+a number of jobs or when it crashes, and watches its memory. A page can hang its sitting, at worst Chromium; never the caller.
 """
 
 from systems.screenshots.browser.browser import Browser

@@ -66,7 +66,7 @@ class Child:
         except ShotFailed as failed:
             answer: Taken | Refused = Refused(number, failed.code, failed.detail)
         except Exception as error:
-            log.error("shot.broken", reason=f"{type(error).__name__}: {error}"[:300])
+            log.error("screenshot.crashed", reason=f"{type(error).__name__}: {error}"[:300])
             answer = Refused(number, Code.BROWSER_CRASHED, "")
         else:
             answer = Taken(number, picture)
@@ -77,13 +77,15 @@ class Child:
 
 async def run(ours: socket.socket, limits: Limits, outside: Outside | None) -> int:
     # Playwright leaves answers behind that came too late for anybody; they are no news.
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: log.debug("loop", told=told["message"]))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, told: log.debug("event_loop.failed", reason=told["message"])
+    )
     reader, writer = await asyncio.open_connection(sock=ours)
     try:
         program = find_program(os.environ)
         rules = Rules.read(os.environ)
         if outside is None:
-            log.info("browser.not_alone", reason="this process may not have a network of its own")
+            log.info("browser.not_isolated", reason="this process may not have a network of its own")
             made = Studio(program, rules, limits)
         else:
             made = Studio(program, rules, limits, resolve=outside.look_up, dial=outside.dial)

@@ -42,7 +42,7 @@ class Outside:
         return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
 
     async def dial(self, address: str, port: int) -> Streams:
-        """A socket belongs to the network it was made in, whoever uses it then."""
+        """Connect. The socket belongs to the network namespace it was opened in, whichever process uses it."""
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         loop = asyncio.get_running_loop()
         opened = await loop.run_in_executor(self._threads, socket.socket, family, socket.SOCK_STREAM)

@@ -30,7 +30,7 @@ log = Log("screenshots.browser")
 
 #: On a busy machine a page may take seconds to close; and to end the browser ends all other pages with it.
 _CLOSE_SECONDS = 5.0
-#: A page that goes elsewhere right after its load is followed so many times.
+#: How often a page that navigates right after its load is followed.
 _HOPS = 5
 _ADDRESS = re.compile(r"(?<![a-z-])[a-z-]++://\S+", re.IGNORECASE)
 _TROUBLES = {Trouble.BLOCKED: Code.TARGET_NOT_ALLOWED, Trouble.TOO_MUCH: Code.PAGE_TOO_LARGE}
@@ -101,7 +101,9 @@ class Sitting:
             code = _judge(str(error))
             # Without the address: that is the user's, and may hold what is not for logs.
             log.info(
-                "shot.failed", code=code.value, reason=_ADDRESS.sub("…", str(error).partition("\n")[0])[:200]
+                "screenshot.failed",
+                code=code.value,
+                reason=_ADDRESS.sub("…", str(error).partition("\n")[0])[:200],
             )
             raise ShotFailed(code) from error
 

@@ -113,7 +113,7 @@ class Studio:
                 self._retire(self._current)
             self._current = await Chromium.launch(self._playwright, self._program, nowhere=self._nowhere)
         except PlaywrightError as error:
-            log.warning("browser.missing", reason=str(error).partition("\n")[0][:200])
+            log.warning("browser.start_failed", reason=str(error).partition("\n")[0][:200])
             raise ShotFailed(Code.BROWSER_CRASHED) from error
         finally:
             self._launching = None
@@ -152,8 +152,8 @@ class Studio:
             (pid for pid in pids if pid != chromium.pid), key=exact.__getitem__, default=chromium.pid
         )
         if exact[largest] > self._limits.page_bytes:
-            log.warning("page.ended", reason="memory", megabytes=exact[largest] >> 20)
+            log.warning("page.killed", reason="memory", megabytes=exact[largest] >> 20)
             chromium.starve(largest)
         elif sum(exact.values()) > self._limits.memory_bytes:
-            log.warning("browser.ended", reason="memory", megabytes=sum(exact.values()) >> 20)
+            log.warning("browser.killed", reason="memory", megabytes=sum(exact.values()) >> 20)
             chromium.end()

@@ -45,7 +45,7 @@ def own_bytes(pid: int) -> int:
 
 
 def naming(text: str) -> list[int]:
-    """Processes whose command line holds *text*: whoever started them may be gone, and with it the way to them."""
+    """Return processes whose command line holds *text*: their parent may be gone, and the way to them with it."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():

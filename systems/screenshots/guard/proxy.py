@@ -33,7 +33,7 @@ REFUSAL = (
 _NOT_REACHED = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _TUNNEL = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _CHUNK = 64 << 10
-#: Of the addresses of a name so many are tried, one after the other.
+#: How many addresses of a name are tried, one after the other.
 _TRIES = 3
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

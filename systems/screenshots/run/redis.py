@@ -20,7 +20,7 @@ def is_installed() -> bool:
 
 @contextlib.contextmanager
 def private_redis(folder: Path) -> Iterator[str]:
-    """Its address, with the password. Whoever may read the folder's own files finds it in `url`, for redis-cli."""
+    """Return its address, with the password. The file `url` in its folder has it too, for redis-cli."""
     folder.mkdir(parents=True, exist_ok=True)
     port, password = free_port(), secrets.token_hex(16)
     settings = folder / "redis.conf"  # not on the command line, where anybody on this machine can read it

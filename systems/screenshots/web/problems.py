@@ -73,7 +73,7 @@ class Refused(Exception):
 
 
 def refusal_of(error: Exception) -> Refused:
-    """What an error of ours or of the engine means to whoever asked."""
+    """Return the refusal that an error of this system or of the engine means to the caller."""
     match error:
         case Refused():
             return error
@@ -106,7 +106,7 @@ def refusal_of(error: Exception) -> Refused:
         case HoldfastError():
             return Refused("VALIDATION_ERROR", str(error))
     if _is_of_a_database(error):
-        log.warning("books.unavailable", reason=type(error).__name__)
+        log.warning("database.unavailable", reason=type(error).__name__)
         return Refused("UNAVAILABLE", headers=TRY_AGAIN)
     log.error("request.failed", error=type(error).__name__)
     return Refused("INTERNAL")

@@ -30,9 +30,11 @@ async def retry(app: Holdfast, row: JobRow, *, by: str, priority: int | None) ->
         if await _is_unchanged(app, row):
             raise _not_retryable(app, row) from None
         raise
-    log.info("retry.manual", job_id=row.id, by=by, was=row.state.value, place=place, priority=priority)
+    log.info(
+        "job.retried", job_id=row.id, by=by, state_before=row.state.value, position=place, priority=priority
+    )
     if row.state is State.QUEUED:
-        log.info("retry.replaced", job_id=row.id, by=by, was_due=row.run_at.isoformat())
+        log.info("job.retry_replaced", job_id=row.id, by=by, due_before=row.run_at.isoformat())
     return place
 
 

@@ -121,7 +121,7 @@ class _Routes:
     async def list(
         self, request: Request, owner: str | None = None, after: str | None = None, limit: int = 50
     ) -> Response:
-        """Of the caller, or of another *owner* that it reaches; whoever runs the service sees all unless it names one."""
+        """List the caller's screenshots, or those of another *owner* that it may read. Operators get all unless they name one."""
         caller = await self._callers.of(request)
         if owner is not None:
             await self._callers.must_reach(caller, owner)

@@ -49,7 +49,7 @@ async def test_work_goes_on_past_so_many_bits(site: Site, bits: int) -> None:  #
         epochs = [event.epoch for event in story if event.kind == "processing"]
         assert epochs == sorted(set(epochs))
     assert not worker.has_traceback
-    assert not worker.told("settle.refused")
+    assert not worker.told("settlement.refused")
 
 
 @pytest.mark.parametrize("bits", [31, 32])

@@ -82,7 +82,7 @@ async def test_a_job_that_kills_its_worker_ends_as_a_dead_letter(site: Site) -> 
     [letter] = await site.app.dead_letters()
     assert (letter.id, letter.code, letter.attempts) == (job_id, "WORKER_LOST", 2)
     await site.reaches(bystander, "complete")
-    assert len(supervisor.told("process.lost")) == 2
+    assert len(supervisor.told("process.exited")) == 2
     supervisor.signal(signal.SIGTERM)
     assert await supervisor.ended() == 0
     await site.consistent([job_id, bystander])
@@ -99,7 +99,7 @@ async def test_a_job_whose_worker_the_kernel_kills_for_its_memory_ends_as_a_dead
             row = await site.reaches(job_id, "failed")
             assert (row.error_code, row.attempt, row.crashes) == ("WORKER_LOST", 2, 2)
             assert (await site.reaches(bystander, "complete")).result == 7
-            lost = [process["code"] for process in supervisor.told("process.lost")]
+            lost = [process["code"] for process in supervisor.told("process.exited")]
         finally:
             supervisor.kill()
         # The one that hoards is killed each time; while it dies, the kernel may take another one with it.

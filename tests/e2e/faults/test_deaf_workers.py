@@ -99,7 +99,7 @@ async def test_what_holds_the_loop_is_named_once(sqlite_site: Site) -> None:  # 
     worker = await site.worker("--concurrency", "1", **PATIENT).ready()
     for one in ids:
         await site.reaches(one, "complete")
-    [line] = worker.told("loop.blocked")
+    [line] = worker.told("event_loop.blocked")
     assert (line["task"], line["job_id"], line["level"]) == ("block_loop", ids[0], "warning")
     assert line["at"].startswith("tests/e2e/faults/app.py:")
     assert line["at"].endswith(" in block_loop")
@@ -115,4 +115,4 @@ async def test_a_loop_that_turns_is_not_named(sqlite_site: Site) -> None:  # E63
     site.flag("open")
     for one in ids:
         await site.reaches(one, "complete")
-    assert not worker.told("loop.blocked")
+    assert not worker.told("event_loop.blocked")

@@ -113,7 +113,7 @@ async def test_a_worker_on_a_failing_disk_loses_and_doubles_nothing(
     assert await worker.ended() == 0, worker.log[-2000:]
     assert failures(site) >= 3
     assert not worker.has_traceback
-    assert worker.told("settle.waits") or worker.told("claim.waits")
+    assert worker.told("settlement.retrying") or worker.told("claim.retrying")
     rows = [await site.app.job(one) for one in ids]
     assert {(row.state, row.crashes) for row in rows} == {("complete", 0)}
     await site.consistent(ids)

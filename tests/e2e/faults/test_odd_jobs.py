@@ -34,7 +34,7 @@ async def test_jobs_that_cannot_be_read_are_buried_and_unknown_ones_wait(site: S
     assert {letter.id for letter in await site.app.dead_letters()} == {job.id for job in unreadable}
     row = await site.app.job(future.id)
     assert (row.state, row.attempt) == ("queued", 0)
-    [told] = worker.told("worker.unknown_tasks")
+    [told] = worker.told("task.unknown")
     assert told["tasks"] == ["from_the_future"]
     await site.consistent([*good, *(job.id for job in unreadable)])
 

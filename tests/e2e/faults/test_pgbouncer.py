@@ -235,7 +235,7 @@ async def test_workers_survive_a_restart_of_the_pooler(
             for value in range(2):
                 pooler.stop()
                 await eventually(
-                    lambda before=value: len(worker.told("heart.missed")) > before,  # type: ignore[misc]
+                    lambda before=value: len(worker.told("heartbeat.missed")) > before,  # type: ignore[misc]
                     "the worker to notice",
                 )
                 pooler.start()

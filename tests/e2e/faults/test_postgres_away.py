@@ -50,7 +50,8 @@ async def test_a_killed_server_loses_and_doubles_nothing(
             await more_starts(site, 50)
             durable_postgres.kill()
             await eventually(
-                lambda: all(w.told("claim.waits") or w.told("heart.missed") for w in crew), "the outage"
+                lambda: all(w.told("claim.retrying") or w.told("heartbeat.missed") for w in crew),
+                "the outage",
             )
             durable_postgres.start()
             back = time.monotonic()
@@ -121,7 +122,7 @@ async def test_a_worker_whose_rights_are_taken_away_says_so_and_goes_on_when_it_
         await site.reaches(await site.enqueue("echo", value=1), "complete")
         postgres.execute(f"REVOKE ALL ON holdfast.job FROM {name}", name)
         two = await site.enqueue("echo", value=2)
-        await eventually(lambda: worker.told("claim.waits"), "the worker to say that it cannot claim")
+        await eventually(lambda: worker.told("claim.retrying"), "the worker to say that it cannot claim")
         postgres.execute(f"GRANT ALL ON holdfast.job TO {name}", name)
         assert (await site.reaches(two, "complete")).result == 2
         assert worker.process.poll() is None

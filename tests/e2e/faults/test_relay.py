@@ -263,10 +263,10 @@ async def test_a_misspelt_broker_is_told_in_one_line_without_its_password(url: s
     with relay_process(url, "amqp://u:hunter2@no-such-host.invalid/", log) as relay:
         async with make_app(url, "amqp://u:hunter2@no-such-host.invalid/") as app:
             await app.publish(TOPIC, "first")
-        await eventually(lambda: "relay.away" in log.read_text(), "the relay to say so")
+        await eventually(lambda: "relay.target_unavailable" in log.read_text(), "the relay to say so")
         relay.terminate()
         assert relay.wait(20) == 0
-    [line] = [one for one in log.read_text().splitlines() if "relay.away" in one]
+    [line] = [one for one in log.read_text().splitlines() if "relay.target_unavailable" in one]
     assert "no-such-host.invalid cannot be reached" in line
     assert "hunter2" not in log.read_text()
     assert "Traceback" not in log.read_text()

@@ -83,7 +83,7 @@ async def test_a_lock_held_for_two_seconds_is_waited_for(sqlite_site: Site) -> N
     assert await site.kinds(running) == ["queued", "processing", "complete"]
     await site.consistent([running, *ids])
     assert not worker.told("session.lost")
-    assert not worker.told("settle.waits")
+    assert not worker.told("settlement.retrying")
     assert not worker.has_traceback
 
 
@@ -175,7 +175,8 @@ async def test_a_full_disk_is_told_and_nothing_is_half_stored(
         assert (await site.app.job(running)).state == "processing"
         site.flag("open")
         await eventually(
-            lambda: worker.told("settle.waits") or worker.told("heart.missed"), "the worker to notice"
+            lambda: worker.told("settlement.retrying") or worker.told("heartbeat.missed"),
+            "the worker to notice",
         )
         assert worker.process.poll() is None
         filler.unlink()

@@ -89,12 +89,12 @@ async def test_a_handler_that_never_stops_is_left_behind_and_its_job_given_back(
     row = await site.app.job(stubborn)
     assert (row.state, row.attempt, row.leased_by) == ("queued", 0, None)
     assert await site.kinds(stubborn) == ["queued", "processing", "released"]
-    assert [line["job_id"] for line in worker.told("job.will_not_stop")] == [stubborn]
+    assert [line["job_id"] for line in worker.told("job.still_running")] == [stubborn]
     # It left after the last write and after the store was closed, and said so last.
     assert worker.told("worker.stopped")
-    [left] = worker.told("process.left")
+    [left] = worker.told("process.exit_forced")
     assert left["reason"] == "a handler does not stop when it is cancelled"
-    assert '"process.left"' in worker.log.splitlines()[-1]
+    assert '"process.exit_forced"' in worker.log.splitlines()[-1]
     assert not worker.has_traceback
     assert (await site.app.counts())["processing"] == 0
 

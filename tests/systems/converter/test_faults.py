@@ -109,5 +109,5 @@ def test_nonsense_is_not_switched_on(gateway: RunningGateway) -> None:
 async def test_the_share_is_counted_out_the_same_way_each_time() -> None:
     switch = Switch()
     switch.set(Fault(status=500, percent=12.5))
-    struck = [nth for nth in range(1, 17) if switch.strike("/convert")]
+    struck = [nth for nth in range(1, 17) if switch.take("/convert")]
     assert struck == [8, 16]

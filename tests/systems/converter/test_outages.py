@@ -59,7 +59,7 @@ def under_way(site: RunningSite, words: str) -> str:
 
 def metrics(log: Path) -> dict[str, float]:
     """Of the worker that says in its *log* where they are: name with labels → value."""
-    [port] = [line["port"] for line in said(log) if line["event"] == "metrics.served"]
+    [port] = [line["port"] for line in said(log) if line["event"] == "metrics_server.started"]
     text = httpx2.get(f"http://127.0.0.1:{port}/metrics", verify=False).raise_for_status().text
     lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in lines}
@@ -81,8 +81,8 @@ def test_a_gateway_that_is_down_holds_the_queue_until_it_is_back(
     until(lambda: is_held(site))
     until(lambda: metrics(log).get('retries_scheduled_total{type="automatic"}', 0) >= 10)
     assert metrics(log)['breaker_state{dependency="gateway"}'] > 0
-    until(lambda: any(line["event"] == "breaker_opened" for line in said(log)))
-    failure = next(line for line in said(log) if line["event"] == "job.retry")
+    until(lambda: any(line["event"] == "breaker.opened" for line in said(log)))
+    failure = next(line for line in said(log) if line["event"] == "job.retry_scheduled")
     assert failure["job_id"] in ids
     assert (failure["status"], failure["attempt"]) == ("queued", 1)
     assert (failure["gateway_status"], failure["error_code"]) == (502, "GW_5XX")

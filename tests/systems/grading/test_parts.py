@@ -239,7 +239,7 @@ def test_a_ledger_that_stays_away_is_told_in_one_line_without_its_password(
     with pytest.raises(LedgerAway, match="cannot be reached"):
         Ledger("postgresql://grader:hidden@127.0.0.1:1/none")
     [line] = [record.getMessage() for record in caplog.records]
-    assert line.startswith("ledger.away ")
+    assert line.startswith("ledger.unavailable ")
     assert "hidden" not in line
 
 

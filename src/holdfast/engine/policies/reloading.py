@@ -69,7 +69,7 @@ class Reloader:
     def reload(self, tasks: Tasks, *, asked: bool = False) -> bool:
         """Read the file again if it has changed, or if *asked*; whether new policies are in force."""
         if asked and self.path is None:
-            log.info("policies.none", hint="this process was started without a file of them")
+            log.info("policy_file.not_set", hint="this process was started without a file of them")
         stamp = _stamp(self.path)
         if self.path is None or (stamp == self._stamp and not asked):
             return False
@@ -78,17 +78,19 @@ class Reloader:
             policies = load(self.path)
             wanted = apply(policies, _declared(tasks))
         except UsageError as error:
-            log.warning("policies.refused", reason=str(error), instead="the old ones stay in force")
+            log.warning("policy_file.refused", reason=str(error), instead="the old ones stay in force")
             return False
         # From here on nothing can fail or wait: nobody sees half of the old and half of the new.
         later = [name for name, policy in wanted.items() if policy.price != tasks[name].policy.price]
         for name, policy in wanted.items():
-            # Those who only enqueue read no file again, and one job has one price, whoever sells it.
+            # Those who only enqueue read no file again, and one job has one price, in whichever process it is enqueued.
             tasks[name].adopt(replace(policy, price=tasks[name].policy.price))
         self.policies, self._wrong = policies, None
-        log.info("policies.reloaded", file=str(self.path))
+        log.info("policy_file.reloaded", file=str(self.path))
         if later:
-            log.warning("policies.price_waits", tasks=later, hint="a process keeps its prices; restart it")
+            log.warning(
+                "policy_file.price_deferred", tasks=later, hint="a process keeps its prices; restart it"
+            )
         return True
 
     async def run(self, tasks: Tasks, clock: Clock) -> None:

@@ -77,7 +77,7 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
 
     # -- hooks ------------------------------------------------------------------------------------------------------
     def _commit(self, make: Callable[[], T]) -> T:
-        """One transaction: the moves, then the hooks that are told of them. Whoever raises, nothing has happened."""
+        """Run one transaction: the moves, then the hooks that observe them. If any of them raises, nothing has happened."""
         tables = self._tables
         if self.hooks:  # without them nothing is undone
             tables.save()
@@ -99,7 +99,7 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
         return answer
 
     def _write(self, make: Callable[[], T]) -> T:
-        """The same, and whoever waits is woken."""
+        """Run the same, and wake the callers that wait."""
         answer = self._commit(make)
         if self._moved:
             self._moved = False

@@ -100,7 +100,7 @@ class Job:
 
     @property
     def place(self) -> tuple[int, bool, int, datetime, int]:
-        """Where it stands in its line: lowest first; in a fair line whoever is not placed yet comes last."""
+        """Return its place in its line: lowest first; in a fair line jobs that are not placed yet come last."""
         return -self.spec.priority, self.turn is None, self.turn or 0, self.ord, self.number
 
     def holds(self, lease: Lease) -> bool:

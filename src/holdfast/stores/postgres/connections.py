@@ -52,14 +52,16 @@ class Connections:
         self.url = urlunsplit(parts._replace(query=urlencode(options)))
         self._lines: dict[str, _Line] = {}
         self._idle: dict[Connection, None] = {}  #: used by nobody now, the last one used last
-        self._pending: set[asyncio.Task[Any]] = set()  #: being made or ended, whoever still waits for that
+        self._pending: set[asyncio.Task[Any]] = (
+            set()
+        )  #: being opened or closed, whether or not a caller still waits
         self.offset = "0"  #: moves the clock of tests
         self.closed = False
         #: Done first on every new connection: it may lead to another server than the one before.
         self.greet: Callable[[asyncpg.Connection[Any]], Awaitable[None]] | None = None
 
     async def connect(self, **settings: str) -> Connection:
-        """A new one, which is the caller's to close. Whoever gives up while it is made leaves it to us: the driver, stopped
+        """A new one, which is the caller's to close. A caller that gives up while it is opened leaves it to us: the driver, stopped
         in the middle, would lose a socket."""
         making = self._begin(self._connect(settings))
         try:
@@ -121,7 +123,7 @@ class Connections:
         self._idle[connection] = None
 
     async def end(self, connection: Connection) -> None:
-        """It was left in the middle of something: nobody may use it again. Whoever gives up once more does not wait for it."""
+        """Close a connection that was left in the middle of something. A caller that is cancelled again does not wait for it."""
         await asyncio.shield(self._begin(_end(connection)))
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -139,7 +141,7 @@ class Connections:
         self.closed = True
         for line in self._lines.values():
             async with line.lock:
-                pass  # whoever used it has put it back
+                pass  # its user has put it back
         await asyncio.gather(*self._pending, return_exceptions=True)
         while self._idle:
             await _end(self._idle.popitem()[0])

@@ -46,7 +46,9 @@ async def report(
 
 
 async def dependency_states(connection: asyncpg.Connection[Any]) -> list[DependencyState]:
-    return [_dependency_state(row) for row in await connection.fetch(SQL["dependency_states"], REPORT_COUNTS_FOR)]
+    return [
+        _dependency_state(row) for row in await connection.fetch(SQL["dependency_states"], REPORT_COUNTS_FOR)
+    ]
 
 
 def _dependency_state(row: asyncpg.Record) -> DependencyState:

@@ -1,4 +1,4 @@
-"""Enqueueing as a plan: which statements, in which order, whoever's connection runs them.
+"""Enqueueing as a plan: which statements, in which order, on whichever connection they run.
 
 A plan is a generator that yields (SQL, parameters), is sent the rows, and returns the answers. The store drives it on its
 own connection; `callers` drives it on a connection of the caller's, sync or async, whatever the library.
@@ -17,7 +17,7 @@ from holdfast.stores.sql_files import load_sql
 
 SQL = load_sql("holdfast.stores.postgres")
 
-#: Made if need be: whoever wants the same new lane then waits for the end of this transaction.
+#: Made if necessary: another transaction that needs the same new lane then waits for the end of this one.
 LANE_NUMBER = "SELECT holdfast.lane_number($1::text, $2::text, $3::text, $4::text, $5::boolean)"
 #: The same for many lanes at once.
 LANE_NUMBERS = "SELECT holdfast.lane_numbers($1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[])"
@@ -102,7 +102,7 @@ def enqueue(jobs: Sequence[NewJob], *, lanes: Mapping[Lane, int] | None = None, 
     """Safe to send again, and inside any transaction: nothing here can fail because a job is known already.
 
     *lanes* are the numbers that are known. *grant* False inside a transaction of the caller's: it may stay open for long,
-    and whoever moves a key in it makes all others wait for its end. Its commit tells the workers to grant instead.
+    and a transaction that moves a key makes all others wait for its end. Its commit tells the workers to grant instead.
     """
     answers: dict[JobId, Enqueued] = {}
     keys: set[str] = set()

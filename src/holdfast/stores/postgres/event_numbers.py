@@ -13,7 +13,7 @@ OFFSET = "SELECT holdfast.event_offset()"
 async def keep_growing(connection: asyncpg.Connection[Any]) -> None:
     """Raise the offset where the newest event is above what this cluster would number the next one.
 
-    The lock waits for whoever has written events and holds back who would: a number under the old offset that commits
+    The lock waits for transactions that have written events and holds back new ones: a number under the old offset that commits
     after one under the new would stand behind readers who have passed its place.
     """
     if not await connection.fetchval(LAG):

@@ -89,7 +89,7 @@ def _publish_steps(parameters: tuple[Any, ...], url: str) -> Steps[None]:
 
 
 def _steps(jobs: Sequence[NewJob], terms: Terms) -> Steps[list[Enqueued]]:
-    """All that is to be done, in order, whoever does it."""
+    """Return all steps, in order, for the sync and the async caller alike."""
     url = terms.url
     _check((yield Statement(_CHECK, ("holdfast.ready",))), url, JOB)
     wanted = sorted({batch.spec.lane for batch in JobBatch.split(jobs)})

@@ -1,6 +1,6 @@
 """Fair lines: the owners of a lane are served in turn, because `ord` is a pass of `holdfast.domain.fairness`.
 
-Jobs enter a fair line unplaced, at their moment, in whoever's transaction: nothing that others need is locked there. A
+Jobs enter a fair line unplaced, at their moment, in the caller's transaction: nothing that others need is locked there. A
 stager places them afterwards, in a transaction of its own: after our own enqueues, before claims, and as a duty. A claim sees
 only who is placed. The statement is `holdfast.stage` (migration 0004).
 """
@@ -22,11 +22,11 @@ from holdfast.stores.postgres.lanes import LaneNumbers
 BATCH = 1000
 #: How many lines one statement looks at: it takes a lock for each that has newcomers.
 MOST_LINES = 100
-#: A claimer places newcomers so often, or after so many times as long as it took to find none (`_PATIENCE`); in between it
+#: A claimer places new jobs at this interval, or after `_PATIENCE` times the duration of a look that found none; in between it
 #: claims from those who are placed.
 _EVERY = 0.05
 #: Looking at who entered lately is cheap. A look at all that is unplaced finds as well who entered in a transaction that was
-#: open for longer; it is repeated after so many times its own duration, and not before a second has passed.
+#: open for longer; it is repeated after `_PATIENCE` times its own duration, and not before a second has passed.
 _LATELY = 10_000_000
 _PATIENCE, _AT_LEAST, _LONG = 20, 1.0, 0.02
 #: How many batches one round of the duty places: other duties wait for it.
@@ -56,7 +56,7 @@ class Stager:
         self._stage_at = self._duty_at = 0.0
 
     async def after_enqueue(self, connection: asyncpg.Connection[Any], batches: Iterable[JobBatch]) -> None:
-        """Place what we have just enqueued; whoever waits may be claimed as soon as we are done."""
+        """Place the jobs that were just enqueued; they can be claimed as soon as this returns."""
         fair = [batch for batch in batches if batch.spec.lane.fair]
         numbers = await self._lanes.make(connection, (batch.spec.lane for batch in fair))
         lines = {(numbers[batch.spec.lane], -batch.spec.priority) for batch in fair}

@@ -1,6 +1,6 @@
 """How much at a time, how much in a time, how much a day: caps of claims, and charges.
 
-A capped claim is a transaction of its own: it locks as many slots as it may fill, claims so many jobs, and fills them.
+A capped claim is a transaction of its own: it locks as many slots as it may fill, claims as many jobs, and fills the slots.
 """
 
 from __future__ import annotations

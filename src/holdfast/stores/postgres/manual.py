@@ -186,7 +186,7 @@ async def discard(move: Move, job_id: JobId, by: str, reason: str, precondition:
     if await _was_done(move, known(job_id), precondition):
         return
     # One statement: events are numbered by their transactions, and with the letter taken in one and the event told in the next,
-    # a retry that had to wait for it could be told of before it. So the version is compared in it too: whoever makes another
+    # a retry that had to wait for it could be told of before it. So the version is compared in it too: a transaction that makes another
     # takes this letter away.
     meta = said(by, reason, precondition.token)
     row = await move.connection.fetchrow(

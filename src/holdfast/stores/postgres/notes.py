@@ -11,7 +11,7 @@ from holdfast.errors import UnknownJob
 from holdfast.stores.postgres.ids import known
 from holdfast.stores.postgres.move import Move
 
-#: Whoever notes the same meanwhile waits for us there, and then sees it.
+#: A caller that records the same note meanwhile waits here, and then sees it.
 _LOCK = "SELECT 1 FROM holdfast.job WHERE id = $1 FOR NO KEY UPDATE"
 _NOTED = "SELECT 1 FROM holdfast.event WHERE job_id = $1 AND kind = $2::smallint AND metas[1] ->> 'name' = $3"
 

@@ -35,7 +35,9 @@ class Notifier:
         self._listener: asyncpg.Connection[Any] | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._listen_after = 0.0
-        self.closed = False  #: whoever waits on while the store is closed must not make us listen again
+        self.closed = (
+            False  #: a caller that still waits while the store is closed must not make us listen again
+        )
         self.keys_wait = False  #: `grant` should run before the next claim
 
     def notify_here(self) -> None:
@@ -63,7 +65,7 @@ class Notifier:
                             f"SET LOCAL synchronous_commit = off; NOTIFY {self._channel}"
                         )
                 except StoreError:
-                    return  # a hint: whoever waits will look by itself
+                    return  # only a hint: callers that wait look by themselves
                 await self._clock.sleep(PAUSE)
         finally:
             self._sending = None
@@ -92,7 +94,7 @@ class Notifier:
         lost = self._listener is None or self._listener.is_closed()
         if lost and self._clock.monotonic() >= self._listen_after:
             self._listen_after = self._clock.monotonic() + RELISTEN
-            # In a task of its own: whoever waits may be called away before the connection stands.
+            # In a task of its own: a waiting caller may be cancelled before the connection is open.
             self._connecting = asyncio.ensure_future(self._listen())
 
     async def _listen(self) -> None:

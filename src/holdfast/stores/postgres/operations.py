@@ -1,4 +1,4 @@
-"""Operations: one row each; whoever works on one has it for a while, under an epoch that only grows."""
+"""Operations: one row each. A worker takes an operation for a while, under an epoch that only grows."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ WRITTEN = (
 
 
 async def check(move: Move, job_id: JobId, precondition: Precondition) -> None:
-    """Inside a transaction. The row is locked first and the version read after it, by a statement that sees what whoever held
-    the lock before has committed."""
+    """Inside a transaction. The row is locked first and the version read after it, by a statement that sees what the holder of the
+    lock before has committed."""
     if precondition.versions is None:
         return
     for _ in range(_LOOKS):

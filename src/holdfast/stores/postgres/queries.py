@@ -47,7 +47,7 @@ _ROWS = 100
 
 
 class Queries:
-    """Reads on a line of its own: whoever reads something long must not keep a claim waiting."""
+    """Queries on a connection of their own: a long query must not keep a claim waiting."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

@@ -21,7 +21,7 @@ from holdfast.stores.conditions import INTERNAL, LOOK_AT, LOOK_INTO, Condition
 from holdfast.stores.encoding import job_columns, to_json
 from holdfast.stores.postgres.ids import is_uuid
 
-#: Ids begin with the time at which they were made, by the clock of whoever enqueued. One that is wrong by less than this does
+#: Ids begin with the time at which they were made, by the clock of the process that enqueued. A clock that is wrong by less than this does
 #: not hide a job from a range of time.
 _CLOCK_MARGIN = timedelta(days=1)
 
@@ -131,7 +131,7 @@ class JobSearch:
         if states:
             places = " UNION ALL ".join(_PLACES[state] for state in dict.fromkeys(states))
             ways.append(Way(f"SELECT id, error_code FROM ({places}) p WHERE true", is_place=True))
-        return ways or [Way(every)]  # whoever walks through fewer comes further
+        return ways or [Way(every)]  # the way with fewer rows gets further
 
     def _most(self, way: Way) -> int:
         """How many are looked at. From a place each job has to be fetched from anywhere, if it has to be seen."""

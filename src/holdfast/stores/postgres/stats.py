@@ -11,7 +11,7 @@ from holdfast.domain.job import Lane
 from holdfast.domain.stats import OF_LATE, ROWS_OF_LATE, JobStats, LaneStats
 from holdfast.stores.postgres.enqueue_plan import SQL
 
-#: The delayed are looked through in the order of their time, so many at the most: those that wait for their key are passed by.
+#: How many delayed jobs one query reads at most, in the order of their time. Jobs that wait for their key are skipped.
 _LOOKED_AT = 1000
 
 

@@ -65,7 +65,7 @@ class TransactionPool:
             if connection.is_closed():
                 continue
             try:
-                # What the last caller left behind is undone by whoever comes next: it may be long until then.
+                # The next caller undoes what the last one left behind: it may be long until then.
                 await connection.reset(timeout=5)
                 await self._lines.set_offset(connection)
                 return connection

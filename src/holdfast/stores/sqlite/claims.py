@@ -28,7 +28,7 @@ PROMOTE_FIRST = 1000
 LOOK_BEHIND = 100
 #: Of many lines a claim looks at no more jobs than this many times as many as it wants, in this many rounds at the most.
 LOOK_WIDE, ROUNDS = 8, 8
-#: After so many claims of fair lanes what is stale of their owners is forgotten.
+#: After this many claims of fair lanes, owners whose entries are stale are removed.
 FORGET_EVERY = 1000
 
 _FARTHEST = (1 << 63) - 1

@@ -1,7 +1,7 @@
 """Messages for others: kept, taken, delivered, put off, parked, replayed.
 
 Who stands in line is looked at by number. What has something of its key before it steps behind, so that nobody looks at it
-again until that is gone; whoever takes that away lets the next few into line.
+again until that is gone; the caller that removes it lets the next few into line.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def forget_messages(move: Move, keep: timedelta, limit: int) -> int:
 
 
 def _stranded(move: Move) -> list[tuple[str, str]]:
-    """Keys of which somebody is behind a parked message: its topic may be strict no more. Where it still is, whoever takes
+    """Keys of which somebody is behind a parked message: its topic may be strict no more. Where it still is, the relay that takes
     next puts them back."""
     return move.connection.execute(
         "SELECT p.topic, p.key FROM holdfast_outbox p WHERE p.line = ? AND p.line = 3 AND p.key IS NOT NULL AND EXISTS"

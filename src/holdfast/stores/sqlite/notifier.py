@@ -40,7 +40,7 @@ class _Question(NamedTuple):
 
 
 class Notifier:
-    """*connection* is for looking only: whoever reads something long must not keep a claim waiting."""
+    """*connection* is for queries only: a long query must not keep a claim waiting."""
 
     def __init__(self, connection: sqlite3.Connection, lanes: LaneNumbers, clock: Clock) -> None:
         self._connection, self._lanes, self._clock = connection, lanes, clock

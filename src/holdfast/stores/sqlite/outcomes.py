@@ -84,7 +84,7 @@ def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Settl
 
 
 def _attempt_of(move: Move, lease: Lease) -> int:
-    """For the event of a lease whose claim was never answered: whoever gives it back does not know the attempt."""
+    """Return the attempt of a lease whose claim was never answered: the caller that releases it does not know it."""
     sql = "SELECT a.attempt FROM holdfast_attempt a JOIN holdfast_job j ON j.id = a.job WHERE j.uid = ? AND a.epoch = ?"
     attempt: int = move.connection.execute(sql, lease).fetchone()[0]
     return attempt

@@ -95,7 +95,7 @@ class JobSearch:
             ways.append(
                 f"holdfast_job INDEXED BY holdfast_job_ended_badly WHERE phase = {phase} AND phase >= 4"
             )
-        return ways or [every]  # whoever walks through fewer comes further
+        return ways or [every]  # the way with fewer rows gets further
 
     def _few(self, phases: list[int]) -> bool:
         """Whether so few jobs are in these phases that they can be put in order for a page."""

@@ -63,7 +63,7 @@ async def stats_apart(path: str, threads: Threads, most: int, now: datetime) -> 
     answer: asyncio.Future[JobStats] = loop.create_future()
 
     def tell(found: JobStats | StoreError) -> None:
-        if answer.done():  # whoever asked has given up
+        if answer.done():  # the caller has given up
             return
         if isinstance(found, StoreError):
             answer.set_exception(found)
@@ -79,9 +79,9 @@ async def stats_apart(path: str, threads: Threads, most: int, now: datetime) -> 
             found = error
         except sqlite3.Error as error:
             found = translate(error, path)
-        except Exception as error:  # a bug of ours: whoever waits must hear of it
+        except Exception as error:  # a bug of ours: the waiting caller must get it
             found = StoreError(f"counting the jobs failed: {type(error).__name__}")
-        with suppress(RuntimeError):  # the loop is gone, and with it whoever asked
+        with suppress(RuntimeError):  # the loop is gone, and its callers with it
             loop.call_soon_threadsafe(tell, found)
 
     threads.start("holdfast-stats", look)

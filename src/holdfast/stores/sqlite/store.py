@@ -146,7 +146,7 @@ class SqliteStore(Queries, DispatchQueries):
         return await self._writer.run(self._move(operation))
 
     async def _write_work(self, operation: Callable[[Move], T]) -> T:
-        """A write that may put work in line: whoever waits for work in this process is woken."""
+        """Run a write that may queue jobs, and wake the callers in this process that wait for work."""
         answer = await self._write(operation)
         if self._notifier is not None:
             self._notifier.notify()

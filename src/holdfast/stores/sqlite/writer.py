@@ -1,6 +1,6 @@
 """Group commit: one transaction at a time, holding whatever was waiting when it began.
 
-Callers hand over operations. Whoever holds the lock runs all that wait in one transaction and commits once; every
+Callers hand over operations. The holder of the lock runs all that wait in one transaction and commits once; every
 caller is answered after the commit that contains its operation. An async caller is served by the writer's thread;
 a sync caller takes the lock itself, so that a lone call costs no hop between threads. Without *threads* everything
 runs inline, which is how the simulator runs it.

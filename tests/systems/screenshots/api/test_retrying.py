@@ -237,8 +237,8 @@ async def test_a_retry_of_a_waiting_job_costs_nothing_and_leaves_no_second_run(
         assert (await world.ended(job_id))["status"] == "COMPLETED"
         assert world.browser.taken[url] == 2  # type: ignore[attr-defined]
         assert await world.balance() == (0, 0, 1)
-        told = [line for line in caplog.messages if line.startswith("retry.")]
-        assert [line.split()[0] for line in told] == ["retry.manual", "retry.replaced"]
+        told = [line for line in caplog.messages if line.startswith("job.retr")]
+        assert [line.split()[0] for line in told] == ["job.retried", "job.retry_replaced"]
         assert all(f"job_id={job_id} by=user:7 (key ann)" in line for line in told)
 
 

@@ -3,7 +3,7 @@ ALTER TABLE holdfast.session ADD COLUMN queues text[];
 
 -- Event numbers are made of transaction ids, which begin low in a new cluster: a database that was restored into one from a
 -- dump adds an offset, so that its new events stand behind those it brought along. It is kept in a sequence because a
--- dump carries its value along, and because whoever writes an event must see the newest value, whatever its snapshot.
+-- dump carries its value along, and because a transaction that writes an event must see the newest value, whatever its snapshot.
 CREATE SEQUENCE holdfast.event_offset MINVALUE 0 START 0;
 
 CREATE FUNCTION holdfast.event_offset() RETURNS bigint LANGUAGE sql VOLATILE AS

@@ -80,7 +80,7 @@ CREATE UNLOGGED TABLE holdfast.report (
     PRIMARY KEY (dependency, shard, session_id)
 ) WITH (fillfactor = 50);
 
--- Places under a bound of so many at a time. One is taken while the lease it names exists: nothing has to be freed at a
+-- Slots of a concurrency limit. A slot is taken while the lease it names exists: nothing has to be freed at a
 -- settlement, and nothing leaks in a crash.
 CREATE TABLE holdfast.slot (
     scope  text NOT NULL,
@@ -90,7 +90,7 @@ CREATE TABLE holdfast.slot (
     PRIMARY KEY (scope, n)
 ) WITH (fillfactor = 50);
 
--- Bounds of so many in a time (GCRA): when all that was let through so far would have arrived, had it come evenly.
+-- Rate limits (GCRA): when all that was let through so far would have arrived, had it come evenly.
 CREATE TABLE holdfast.meter (
     scope text PRIMARY KEY,
     tat   timestamptz NOT NULL

@@ -22,7 +22,7 @@ CREATE TABLE holdfast.request (
 );
 CREATE INDEX request_until ON holdfast.request (until);
 
--- Work on everything that matches a filter. Whoever works on one has it until *taken_until*, under an epoch of its own.
+-- Work on everything that matches a filter. The worker that took one has it until *taken_until*, under an epoch of its own.
 CREATE TABLE holdfast.operation (
     number      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id          text NOT NULL UNIQUE,

@@ -44,7 +44,7 @@ CREATE INDEX outbox_sent_topic ON holdfast.outbox_sent (topic, number);
 CREATE INDEX outbox_sent_key ON holdfast.outbox_sent (key, number) WHERE key IS NOT NULL;
 CREATE INDEX outbox_sent_at ON holdfast.outbox_sent (published_at);
 
--- Whoever moves messages of a topic does so alone: what is behind what can only be judged while nobody else moves them.
+-- Only one transaction at a time moves messages of a topic: their order can only be judged while no other moves them.
 -- Publishing needs no lock. Each statement after this one sees what those before us have done.
 CREATE FUNCTION holdfast.lock_topics(topics text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE one text;
@@ -73,7 +73,7 @@ BEGIN
 END $$;
 
 -- Let those into line again that waited behind one of these keys, if nothing is before them any more. No more than a few
--- batches at once: whoever delivers them lets in the next.
+-- batches at once: the relay that delivers them lets in the next.
 CREATE FUNCTION holdfast.let_up(topics text[], keys text[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN

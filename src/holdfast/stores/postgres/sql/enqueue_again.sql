@@ -1,7 +1,7 @@
 -- enqueue for everything but the plain first send: ids that may be known already, jobs due later, jobs with a key.
 -- Inserts what is missing and records no second event for what is there. Returns the ids that were new.
 -- $1 … $17 as enqueue.sql; $18 delay, $19 run_at: where the job is due later; a job with a key waits for its turn, and
--- $20 so many of that key may go at a time (null: one).
+-- $20 how many jobs of that key may run at a time (null: one).
 WITH q AS MATERIALIZED (
     SELECT n.seq, n.at, holdfast.place(n.at) AS ord, coalesce($17::timestamptz, n.at + $13::interval) AS deadline_at,
            CASE WHEN coalesce($19::timestamptz, n.at + $18::interval) > n.at THEN coalesce($19::timestamptz, n.at + $18::interval)

@@ -53,7 +53,7 @@ CREATE TABLE holdfast_report (
     PRIMARY KEY (dependency, shard, session)
 ) STRICT, WITHOUT ROWID;
 
--- Who counts against a bound of so many at a time: the job, as long as it is processing under this epoch. Nothing has to be
+-- Jobs that count against a concurrency limit. A job counts while it is processing under this epoch. Nothing has to be
 -- freed at a settlement, and nothing leaks in a crash.
 CREATE TABLE holdfast_slot (
     scope TEXT NOT NULL,
@@ -62,7 +62,7 @@ CREATE TABLE holdfast_slot (
     PRIMARY KEY (scope, job)
 ) STRICT, WITHOUT ROWID;
 
--- Bounds of so many in a time (GCRA): when all that was let through so far would have arrived, had it come evenly.
+-- Rate limits (GCRA): when all that was let through so far would have arrived, had it come evenly.
 CREATE TABLE holdfast_meter (
     scope TEXT PRIMARY KEY,
     tat   INTEGER NOT NULL

@@ -22,7 +22,7 @@ CREATE TABLE holdfast_request (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX holdfast_request_until ON holdfast_request (until);
 
--- Work on everything that matches a filter. Whoever works on one has it until *taken_until*, under an epoch of its own.
+-- Work on everything that matches a filter. The worker that took one has it until *taken_until*, under an epoch of its own.
 CREATE TABLE holdfast_operation (
     number      INTEGER PRIMARY KEY,
     id          TEXT NOT NULL UNIQUE,

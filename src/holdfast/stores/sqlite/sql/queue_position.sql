@@ -1,6 +1,6 @@
 -- queue_position: where a job is, who is before it, who has its key, its newest move (:last_move), and what is in use of bounds.
 -- :scopes is a JSON array. CROSS JOIN: from the job's own pointers to events, never along all events. Those ahead are three
--- ranges of the index: one comparison of rows would walk the whole line for whoever is first in it.
+-- ranges of the index: one comparison of rows would walk the whole line for the job that is first in it.
 WITH own AS (SELECT * FROM holdfast_job WHERE uid = :uid),
      pointers (seq) AS (SELECT queued_event FROM own UNION SELECT epoch FROM own UNION SELECT settle_event FROM own
                         UNION SELECT epoch FROM holdfast_attempt WHERE job = (SELECT id FROM own)

@@ -1,4 +1,4 @@
--- replay_messages: published or parked -> waiting. The epoch goes on, so that whoever took it before is refused.
+-- replay_messages: published or parked -> waiting. The epoch grows, so that a relay that took it before is refused.
 UPDATE holdfast_outbox
    SET line = 0, tries = 0, unreached = 0, error = NULL, settled_at = NULL, since = :now, epoch = epoch + 1
  WHERE number IN (SELECT number FROM holdfast_outbox
