@@ -22,7 +22,7 @@ HoldfastError
 ├── ResultExpired         the result or file of a job was there once, and was removed
 └── StoreError            the database refused
     ├── StoreUnavailable  it cannot be reached now; the same call may go through later
-    └── SchemaMismatch    it is missing, older or newer than this version of Holdfast
+    └── SchemaMismatch    its schema is missing, older or newer than this version of Holdfast, or of another family
 
 Raised by handlers, to steer what happens next:
 Retryable · Fatal · Snooze · DependencyHeld
@@ -210,7 +210,7 @@ class StoreUnavailable(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The database has no Holdfast schema, or one of another version."""
+    """The database has no Holdfast schema, or one of another version or family."""
 
 
 class Retryable(Exception):

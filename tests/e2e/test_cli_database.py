@@ -58,7 +58,7 @@ COMMANDS = [
 def test_a_database_of_a_newer_version_asks_for_an_upgrade(folder: Path, command: list[str]) -> None:
     assert main(["migrate", "--url", f"sqlite:///{folder / 'jobs.db'}"]) == 0
     with sqlite3.connect(folder / "jobs.db") as connection:
-        connection.execute("INSERT INTO holdfast_migration (number, name) VALUES (999, 'the future')")
+        connection.execute("INSERT INTO holdfast_migration VALUES ('core', 999, 'the future', 2)")
         connection.commit()
     connection.close()
     assert "upgrade Holdfast" in one_line(run(folder, *command))

@@ -16,7 +16,7 @@ TRACES = {
     "a column more": "ALTER TABLE holdfast.job ADD COLUMN more int",
     "a right": "GRANT SELECT ON holdfast.job TO public",
     "a table less": "DROP TABLE holdfast.bookmark",
-    "an older schema": "DELETE FROM holdfast.migration WHERE number > 5",
+    "an older schema": "DELETE FROM holdfast.migration WHERE component = 'core' AND number > 5",
     "a setting": "ALTER DATABASE holdfast_emptied SET jit = on",
 }
 
@@ -63,7 +63,7 @@ def look(url: str) -> list[Any]:
     asked = (
         "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema !~ '^(pg|info)' ORDER BY 1, 2",
         "SELECT relacl FROM pg_class WHERE oid = 'holdfast.job'::regclass",
-        "SELECT max(number) FROM holdfast.migration",
+        "SELECT component, max(number) FROM holdfast.migration GROUP BY component",
         "SELECT last_value, is_called FROM holdfast.epoch",
         "SHOW jit",
     )

@@ -12,15 +12,17 @@ import psycopg
 import pytest
 
 from holdfast import Holdfast, SchemaMismatch, State, StoreError, StoreUnavailable, UsageError
+from holdfast.stores.migrations import Migration, newest_numbers
 from holdfast.stores.postgres import migrate as migrations
 from holdfast.wiring import SystemClock, SystemThreads, make_store
 
 pytestmark = pytest.mark.anyio
 
-NEWEST = migrations.MIGRATIONS[-1][0]
-NEXT = (
+NEWEST = newest_numbers(migrations.MIGRATIONS)["core"]
+NEXT = Migration(
+    "core",
     NEWEST + 1,
-    "9999_colour",
+    "colour",
     "ALTER TABLE holdfast.job ADD COLUMN colour text NOT NULL DEFAULT 'red'; CREATE INDEX job_colour ON holdfast.job (colour);",
 )
 
@@ -53,14 +55,13 @@ def with_parts(
 
 async def test_from_empty_and_twice_in_a_row(empty_postgres: str) -> None:  # E53
     app = app_on(empty_postgres)
-    names = [name for _, name, _ in migrations.MIGRATIONS]
+    names = [one.name for one in migrations.MIGRATIONS]
     assert await app.migrate() == names
     before = schema(empty_postgres)
     assert await app.migrate() == []
     assert schema(empty_postgres) == before
-    assert [
-        name for _, name in execute(empty_postgres, "SELECT number, name FROM holdfast.migration")
-    ] == names
+    recorded = execute(empty_postgres, "SELECT name FROM holdfast.migration ORDER BY at")
+    assert [name for (name,) in recorded] == names
     async with app:
         assert await app.counts() == dict.fromkeys(State, 0)
 
@@ -96,9 +97,9 @@ async def test_from_the_last_release_with_rows_in_it(
     monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, NEXT])
     text = await refusal(empty_postgres, SchemaMismatch)
     assert text.endswith(
-        f"has schema {NEWEST}, this version of Holdfast needs {NEWEST + 1}; run `holdfast migrate`"
+        f"has core schema {NEWEST}, this version of Holdfast needs {NEWEST + 1}; run `holdfast migrate`"
     )
-    assert await app.migrate() == ["9999_colour"]
+    assert await app.migrate() == [NEXT.name]
     assert await app.migrate() == []
     assert execute(empty_postgres, "SELECT DISTINCT colour FROM holdfast.job") == [("red",)]
     async with app:
@@ -121,7 +122,7 @@ async def test_a_migration_runs_while_a_worker_works(
         working = asyncio.create_task(app.run_worker())
         await (await ship.enqueue(1)).result("10s")
         monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, NEXT])
-        assert await app.migrate() == ["9999_colour"]
+        assert await app.migrate() == [NEXT.name]
         assert await (await ship.enqueue(2)).result("10s") == 2
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
@@ -132,9 +133,10 @@ async def test_a_migration_that_fails_leaves_the_schema_as_it_was(
 ) -> None:  # E53
     await app_on(empty_postgres).migrate()
     before = schema(empty_postgres)
-    broken = (
+    broken = Migration(
+        "core",
         NEWEST + 1,
-        "9999_broken",
+        "broken",
         "CREATE TABLE holdfast.half (a int); CREATE TABLE holdfast.lane (a int);",
     )
     monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, broken])
@@ -146,7 +148,7 @@ async def test_a_migration_that_fails_leaves_the_schema_as_it_was(
 
 async def test_migrators_that_meet_run_each_migration_once(empty_postgres: str) -> None:  # E53
     ran = await asyncio.gather(*(app_on(empty_postgres).migrate() for _ in range(6)))
-    assert sorted(name for names in ran for name in names) == [name for _, name, _ in migrations.MIGRATIONS]
+    assert sorted(name for names in ran for name in names) == [one.name for one in migrations.MIGRATIONS]
 
 
 # -- databases that cannot be used ----------------------------------------------------------------------------------
@@ -180,10 +182,9 @@ async def test_a_missing_schema_says_how_to_make_it(empty_postgres: str) -> None
 
 async def test_a_newer_schema_is_refused(empty_postgres: str) -> None:  # E53
     await app_on(empty_postgres).migrate()
-    execute(empty_postgres, "INSERT INTO holdfast.migration VALUES (99, 'from the future', now())")
-    newest = migrations.MIGRATIONS[-1][0]
+    execute(empty_postgres, "INSERT INTO holdfast.migration VALUES ('core', 99, 'from the future', 2)")
     assert await refusal(empty_postgres, SchemaMismatch) == (
-        f"{where(empty_postgres)} has schema 99, this version of Holdfast knows up to {newest}; upgrade Holdfast"
+        f"{where(empty_postgres)} has core schema 99, this version of Holdfast knows up to {NEWEST}; upgrade Holdfast"
     )
     with pytest.raises(SchemaMismatch, match="upgrade Holdfast"):
         await app_on(empty_postgres).migrate()

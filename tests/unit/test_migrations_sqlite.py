@@ -16,15 +16,17 @@ import pytest
 
 from holdfast import Holdfast, SchemaMismatch, State, StoreError, StoreUnavailable
 from holdfast.errors import UsageError
+from holdfast.stores.migrations import Migration, newest_numbers
 from holdfast.stores.sqlite import migrate as migrations
 from holdfast.stores.sqlite.connection import connect
 
 pytestmark = pytest.mark.anyio
 
-NEWEST = migrations.MIGRATIONS[-1][0]
-NEXT = (
+NEWEST = newest_numbers(migrations.MIGRATIONS)["core"]
+NEXT = Migration(
+    "core",
     NEWEST + 1,
-    "9999_colour",
+    "colour",
     """-- adds before it is used
     ALTER TABLE holdfast_job ADD COLUMN colour TEXT NOT NULL DEFAULT 'red'; -- a note
     CREATE INDEX job_colour ON holdfast_job (colour) -- no semicolon at the end""",
@@ -47,7 +49,7 @@ def app_on(path: Path) -> Holdfast:
 
 async def test_from_empty_and_twice_in_a_row(path: Path) -> None:  # E53
     app = app_on(path)
-    names = [name for _, name, _ in migrations.MIGRATIONS]
+    names = [one.name for one in migrations.MIGRATIONS]
     assert await app.migrate() == names
     before = schema(path)
     assert await app.migrate() == []
@@ -70,7 +72,7 @@ async def test_from_the_last_release_with_rows_in_it(
         await app.run_worker(until_idle=True)
         waiting = await ship.enqueue(2)
     monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, NEXT])
-    assert await app.migrate() == ["9999_colour"]
+    assert await app.migrate() == [NEXT.name]
     assert await app.migrate() == []
     with closing(sqlite3.connect(path)) as file:
         assert file.execute("SELECT DISTINCT colour FROM holdfast_job").fetchall() == [("red",)]
@@ -97,9 +99,10 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
 ) -> None:  # E53
     await app_on(path).migrate()
     before = schema(path)
-    broken = (
+    broken = Migration(
+        "core",
         NEWEST + 1,
-        "9999_broken",
+        "broken",
         "CREATE TABLE half (a INTEGER);\nCREATE TABLE holdfast_lane (a INTEGER);",
     )
     monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, broken])
@@ -108,6 +111,37 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
     ):
         await app_on(path).migrate()
     assert schema(path) == before
+
+
+@pytest.mark.parametrize("enforced", [False, True])
+async def test_a_migration_may_remake_a_table_that_others_refer_to(
+    path: Path, monkeypatch: pytest.MonkeyPatch, enforced: bool
+) -> None:  # E53
+    app = app_on(path)
+
+    @app.task
+    async def ship(order: int) -> int:
+        return order
+
+    async with app:
+        waiting = await ship.enqueue(1)
+    with closing(connect(str(path))) as file:
+        [(table,)] = file.execute("SELECT sql FROM sqlite_master WHERE name = 'holdfast_lane'")
+        file.execute(f"PRAGMA foreign_keys = {enforced}")
+        remake = f"""
+            PRAGMA legacy_alter_table = ON;
+            {table.replace("holdfast_lane", "lane_new")};
+            INSERT INTO lane_new SELECT * FROM holdfast_lane;
+            DROP TABLE holdfast_lane;
+            ALTER TABLE lane_new RENAME TO holdfast_lane;
+            PRAGMA legacy_alter_table = OFF"""
+        again = Migration("core", NEWEST + 1, "remake", remake)
+        monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, again])
+        assert migrations.migrate(file, str(path)) == [again.name]
+        assert file.execute("PRAGMA foreign_key_check").fetchall() == []
+    async with app:
+        await app.run_worker(until_idle=True)
+        assert await waiting.result("1s") == 1
 
 
 def test_two_migrators_at_once_run_each_migration_once(path: Path) -> None:  # E53
@@ -120,19 +154,18 @@ def test_two_migrators_at_once_run_each_migration_once(path: Path) -> None:  # E
 
     with ThreadPoolExecutor(8) as pool:
         ran = list(pool.map(run, range(8)))
-    assert sorted(name for names in ran for name in names) == [name for _, name, _ in migrations.MIGRATIONS]
+    assert sorted(name for names in ran for name in names) == [one.name for one in migrations.MIGRATIONS]
 
 
 async def test_a_newer_file_is_refused_in_one_line(path: Path) -> None:  # E53
     await app_on(path).migrate()
     with closing(sqlite3.connect(path)) as file:
-        file.execute("INSERT INTO holdfast_migration (number, name) VALUES (99, 'the future')")
+        file.execute("INSERT INTO holdfast_migration VALUES ('core', 99, 'the future', 2)")
         file.commit()
     with pytest.raises(SchemaMismatch) as refused:
         await app_on(path).engine()
-    newest = migrations.MIGRATIONS[-1][0]
     assert str(refused.value) == (
-        f"jobs.db has schema 99, this version of Holdfast knows up to {newest}; upgrade Holdfast"
+        f"jobs.db has core schema 99, this version of Holdfast knows up to {NEWEST}; upgrade Holdfast"
     )
 
 

@@ -1,4 +1,4 @@
-"""Lanes on SQLite, beyond the contract: what a look costs, how fair lines stay within their numbers, old files."""
+"""Lanes on SQLite, beyond the contract: what a look costs, and how fair lanes stay within their numbers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from holdfast.domain.moves import Kind
 from holdfast.domain.verdict import Release
 from holdfast.engine.lane_store import Cap, Charge, DependencyReport
 from holdfast.stores.sqlite import SqliteStore, claims
-from holdfast.stores.sqlite import migrate as migrations
-from holdfast.stores.sqlite.connection import connect
 from holdfast.testing import ManualClock
 from holdfast.wiring import SystemIds
 
@@ -291,57 +289,3 @@ async def test_a_callers_connection_may_check_its_foreign_keys(desk: Desk) -> No
         await desk.store.enqueue_in(mine, [NewJob(_ids.job_id(), "{}", spec)])
         mine.commit()
     assert [one.owner for one in await desk.claim(2, spec.lane)] == ["b"]
-
-
-ROW = "INSERT INTO holdfast_job (id, uid, lane, phase, prio, ord, run_at, created_at, queued_at, updated_at, max_attempts, max_crashes, version, payload, queued_event, epoch, attempt, session, started_at, claimed_at, finished_at, settle_event, error_code) VALUES (?, ?, ?, ?, 0, ?, ?, 1, 1, 1, 3, 3, 1, '{}', 1, ?, ?, ?, ?, ?, ?, ?, ?)"
-
-
-def old_row(number: int, lane: int, phase: int, run_at: int) -> tuple[object, ...]:
-    began = 2 if phase >= 2 else None
-    ended, session = (3 if phase >= 3 else None), (1 if phase == 2 else None)
-    epoch, settled, code = (number, 9, None) if phase == 3 else (number, None, "BOOM" if phase == 4 else None)
-    return (number, f"job-{number}", lane, phase, run_at, run_at, epoch, int(phase >= 2), session, began, began, ended, settled, code)  # fmt: skip
-
-
-@pytest.mark.parametrize("enforced", [False, True])
-async def test_a_file_of_the_first_schema_with_jobs_in_all_states_works_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enforced: bool
-) -> None:  # E53
-    path, clock = tmp_path / "jobs.db", ManualClock()
-    with monkeypatch.context() as then:
-        then.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
-        with closing(connect(str(path))) as file:
-            migrations.migrate(file, str(path))
-            file.execute(
-                "INSERT INTO holdfast_lane (id, queue, task) VALUES (1, 'default', 'a'), (2, 'default', 'b'), (7, 'mail', 'a')"
-            )
-            file.execute(
-                "INSERT INTO holdfast_session (id, worker, boot, ttl, started_at, expires_mono) VALUES (1, 'w', 'manual', 9, 1, 0)"
-            )
-            file.execute("INSERT INTO holdfast_event VALUES (20, 1, 1, NULL, '[]')")
-            rows = [old_row(6 * lane + phase, lane, phase, 5) for lane in (1, 2, 7) for phase in range(6)]
-            file.executemany(ROW, rows)
-    with closing(connect(str(path))) as file:
-        file.execute(f"PRAGMA foreign_keys = {enforced}")
-        assert len(migrations.migrate(file, str(path))) == len(migrations.MIGRATIONS) - 1
-        assert file.execute("PRAGMA foreign_key_check").fetchall() == []
-        assert file.execute("SELECT count(*) FROM holdfast_jobs").fetchone() == (18,)
-        [(table,)] = file.execute("SELECT sql FROM sqlite_master WHERE name = 'holdfast_job'")
-        assert "REFERENCES holdfast_lane (id)" in table
-    store = SqliteStore(str(path), clock, None)
-    await store.open()
-    lanes = [Lane("default", "a"), Lane("default", "b"), Lane("mail", "a")]
-    assert await store.lanes() == set(lanes)
-    session = await store.open_session("new", MINUTE)
-    claimed = await store.claim(session, lanes, 10)
-    assert {(one.lease.job_id, one.lane) for one in claimed} == {
-        (JobId(f"job-{6 * number + phase}"), lane)
-        for number, lane in zip((1, 2, 7), lanes, strict=True)
-        for phase in (0, 1)  # in line, and deferred until long ago
-    }
-    assert len(await store.expired(10)) == 3
-    fair = lanes[0]._replace(fair=True)
-    await store.enqueue([NewJob(_ids.job_id(), "{}", JobSpec(lane=fair, owner="ann"))])
-    assert len(await store.claim(session, [fair], 10)) == 1
-    assert await store.violations() == []
-    await store.close()

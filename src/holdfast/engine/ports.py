@@ -183,7 +183,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None:
-        """Connect. `SchemaMismatch` when the schema is missing, older or newer; SQLite and memory migrate by themselves."""
+        """Connect. `SchemaMismatch` when the schema is missing, older, newer or of another family; SQLite migrates by itself."""
 
     async def close(self) -> None: ...
 
@@ -191,7 +191,7 @@ class Store(LaneStore, ApiStore, OutboxStore, DispatchStore, Protocol):
         """Close without an event loop: the one it was opened in is gone. What was acknowledged is stored already."""
 
     async def migrate(self) -> list[str]:
-        """Bring the schema up to date; the names of the migrations that ran. Twice in a row is harmless."""
+        """Bring the schema up to date and return the names of the migrations that ran. Twice in a row is harmless."""
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:

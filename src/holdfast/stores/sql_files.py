@@ -11,10 +11,3 @@ def load_sql(package: str) -> dict[str, str]:
     return {
         f.name.removesuffix(".sql"): f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".sql")
     }
-
-
-def load_migrations(package: str) -> list[tuple[int, str, str]]:
-    """(number, name, text) of every migration, in order."""
-    folder = files(package) / "migrations"
-    names = sorted(f.name for f in folder.iterdir() if f.name.endswith(".sql"))
-    return [(int(name[:4]), name.removesuffix(".sql"), (folder / name).read_text("utf-8")) for name in names]

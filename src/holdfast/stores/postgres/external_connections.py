@@ -19,13 +19,16 @@ from holdfast.engine.ports import Hook, MoveNotice
 from holdfast.errors import HoldfastError, SchemaMismatch, StoreError, StoreUnavailable, UsageError
 from holdfast.stores.foreign_connections import is_of, refuse_lender
 from holdfast.stores.hooks import run_to_end
+from holdfast.stores.migrations import refuse_family
 from holdfast.stores.postgres import enqueue_plan
 from holdfast.stores.postgres.enqueue_plan import SQL, Row
+from holdfast.stores.postgres.migrate import INSTEAD
 from holdfast.stores.postgres.move import ask_the_time
 
 T = TypeVar("T")
 Rows = Sequence[Row]
-_CHECK = "SELECT current_setting('synchronous_commit'), current_database()::text, to_regclass($1::text) IS NOT NULL"
+_CHECK = """SELECT current_setting('synchronous_commit'), current_database()::text, to_regclass($1::text) IS NOT NULL,
+                   EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('holdfast.migration') AND attname = 'family')"""
 #: The lanes that the caller's transaction can see, by their place; and whether events could be numbered too low.
 _LANES = """SELECT u.place, l.id, holdfast.event_numbers_lag()
               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[])
@@ -258,7 +261,7 @@ class _AsyncTransaction:
 
 
 def _check(rows: Rows, url: str, words: Words) -> None:
-    [(commit, database, has_schema)] = rows
+    [(commit, database, has_schema, has_family)] = rows
     parts = urlsplit(url)
     wanted = unquote(parts.path.removeprefix("/"))
     # Behind a pooler (`?prepare=off`) the name in the URL may be the pooler's own.
@@ -268,6 +271,8 @@ def _check(rows: Rows, url: str, words: Words) -> None:
         )
     if not has_schema:
         raise SchemaMismatch(f"the database {database} has no Holdfast schema; run `holdfast migrate`")
+    if not has_family:
+        refuse_family(1, f"the database {database}", INSTEAD)
     if commit == "off":
         raise UsageError(
             "this connection commits without waiting for the disk (synchronous_commit=off), so a crash could lose the"

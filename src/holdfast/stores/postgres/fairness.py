@@ -2,7 +2,7 @@
 
 Jobs enter a fair line unplaced, at their moment, in the caller's transaction: nothing that others need is locked there. A
 stager places them afterwards, in a transaction of its own: after our own enqueues, before claims, and as a duty. A claim sees
-only who is placed. The statement is `holdfast.stage` (migration 0004).
+only who is placed. The statement is `holdfast.stage` (migration core/0007).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Forward-only, numbered migrations, recorded in `holdfast.migration`; two migrators meet at an advisory lock."""
+"""Run the migrations of PostgreSQL. `holdfast.migration` records them, and two migrators meet at an advisory lock."""
 
 from __future__ import annotations
 
@@ -6,56 +6,68 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.errors import SchemaMismatch
-from holdfast.stores.sql_files import load_migrations
+from holdfast.stores.migrations import (
+    SCHEMA_FAMILY,
+    load_migrations,
+    missing,
+    refuse_family,
+    refuse_newer,
+    refuse_older,
+)
 
 MIGRATIONS = load_migrations("holdfast.stores.postgres")
+#: What to use in place of a database whose schema belongs to an older family.
+INSTEAD = "use a new database or drop the schema holdfast"
 _LOCK = 0x484F4C44  # "HOLD"
 
 
-async def migrate(connection: asyncpg.Connection[Any]) -> list[str]:
-    """Run what is missing, all in one transaction; each records its number first."""
-    done: list[str] = []
+async def migrate(connection: asyncpg.Connection[Any], where: str) -> list[str]:
+    """Run the missing migrations, all in one transaction, and return their names.
+
+    Each migration records its number before it changes anything. A database of another family is refused unchanged.
+    """
     async with connection.transaction():
+        # Every family takes this lock, so an older Holdfast cannot create its tables meanwhile.
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        # Neither statement changes a schema that exists, of whatever family.
         await connection.execute("CREATE SCHEMA IF NOT EXISTS holdfast")
         await connection.execute(
-            "CREATE TABLE IF NOT EXISTS holdfast.migration"
-            " (number int PRIMARY KEY, name text NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp())"
+            "CREATE TABLE IF NOT EXISTS holdfast.migration ("
+            " component text, number int, name text NOT NULL, family int NOT NULL,"
+            " at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (component, number))"
         )
-        version, newest = await _version(connection), MIGRATIONS[-1][0]
-        if version > newest:
-            raise SchemaMismatch(
-                f"the database has schema {version}, this version of Holdfast knows up to {newest}; upgrade Holdfast"
+        applied = await _applied(connection, where)
+        refuse_newer(MIGRATIONS, applied, where)
+        needed = missing(MIGRATIONS, applied)
+        for one in needed:
+            await connection.execute(
+                "INSERT INTO holdfast.migration (component, number, name, family) VALUES ($1, $2, $3, $4)",
+                one.component,
+                one.number,
+                one.name,
+                SCHEMA_FAMILY,
             )
-        for number, name, text in MIGRATIONS:
-            if number > version:
-                await connection.execute(
-                    "INSERT INTO holdfast.migration (number, name) VALUES ($1, $2)", number, name
-                )
-                await connection.execute(text)
-                done.append(name)
-    return done
+            await connection.execute(one.text)
+    return [one.name for one in needed]
 
 
 async def check(connection: asyncpg.Connection[Any], where: str) -> None:
-    """Refuse a schema that is missing, older or newer than this version knows."""
-    newest = MIGRATIONS[-1][0]
+    """Refuse a schema that is missing, older or newer than this version knows, or of another family."""
+    applied = await _applied(connection, where)
+    refuse_older(MIGRATIONS, applied, where)
+    refuse_newer(MIGRATIONS, applied, where)
+
+
+async def _applied(connection: asyncpg.Connection[Any], where: str) -> dict[str, int]:
+    """Return the newest number of each component; nothing where there is no schema yet. One statement, for a quick start."""
     try:
-        version = await _version(connection)
+        rows = await connection.fetch(
+            "SELECT component, number, family FROM holdfast.migration ORDER BY number"
+        )
     except asyncpg.UndefinedTableError:
-        version = 0
-    if version == 0:
-        raise SchemaMismatch(f"{where} has no Holdfast schema; run `holdfast migrate`")
-    if version < newest:
-        raise SchemaMismatch(
-            f"{where} has schema {version}, this version of Holdfast needs {newest}; run `holdfast migrate`"
-        )
-    if version > newest:
-        raise SchemaMismatch(
-            f"{where} has schema {version}, this version of Holdfast knows up to {newest}; upgrade Holdfast"
-        )
-
-
-async def _version(connection: asyncpg.Connection[Any]) -> int:
-    return int(await connection.fetchval("SELECT coalesce(max(number), 0) FROM holdfast.migration") or 0)
+        return {}
+    except asyncpg.UndefinedColumnError:
+        refuse_family(1, where, INSTEAD)
+    for family in {row["family"] for row in rows} - {SCHEMA_FAMILY}:
+        refuse_family(family, where, INSTEAD)
+    return {row["component"]: row["number"] for row in rows}

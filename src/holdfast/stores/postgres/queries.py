@@ -262,7 +262,10 @@ class Queries:
         return {
             "store": "postgresql",
             "version": await one("SHOW server_version"),
-            "schema": await one("SELECT max(number) FROM holdfast.migration"),
+            "schema": await one(
+                "SELECT string_agg(component || ' ' || number, ', ' ORDER BY component) FROM"
+                " (SELECT component, max(number) AS number FROM holdfast.migration GROUP BY component) m"
+            ),
             "durable": await one("SHOW synchronous_commit") != "off" and await one("SHOW fsync") == "on",
             "bytes": await one(
                 "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"

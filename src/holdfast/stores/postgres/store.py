@@ -121,7 +121,7 @@ class PostgresStore(DispatchQueries):
     async def migrate(self) -> list[str]:
         connection = await Connections(self.url).connect()
         try:
-            done = await migrate(connection)
+            done = await migrate(connection, shown(self.url))
             await keep_growing(connection)
             return done
         except asyncpg.PostgresError as error:

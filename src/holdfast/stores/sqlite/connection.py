@@ -11,6 +11,7 @@ import weakref
 from pathlib import Path
 
 from holdfast.errors import StoreError, StoreUnavailable
+from holdfast.stores.sqlite.schema import applied_migrations
 
 BUSY_SECONDS = 5.0
 
@@ -61,15 +62,23 @@ def connect(path: str) -> sqlite3.Connection:
         )
         connection.file = file
         _open.add(connection)
-        connection.text_factory = _text
-        _use_wal(connection)
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA cache_size = -16000")
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `checkpoints`
+        try:
+            _set_up(connection, path)
+        except BaseException:
+            connection.close()
+            raise
     except sqlite3.Error as error:
         raise translate(error, path) from error
     return connection
+
+
+def _set_up(connection: sqlite3.Connection, path: str) -> None:
+    connection.text_factory = _text
+    _use_wal(connection, path)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -16000")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `checkpoints`
 
 
 def _is_file(path: str) -> bool:
@@ -84,12 +93,13 @@ def _create(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _use_wal(connection: sqlite3.Connection) -> None:
+def _use_wal(connection: sqlite3.Connection, path: str) -> None:
     """Switch the file to WAL, once in its life. SQLite does not wait for others who are at it: we do, a little."""
     nap = threading.Event()  # never set
     for look in range(100):
         try:
             if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                applied_migrations(connection, path)  # a file that is refused must not be changed
                 connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from holdfast.errors import SchemaMismatch, UsageError
 from holdfast.stores.foreign_connections import is_of, refuse_lender
 from holdfast.stores.sqlite.connection import translate
+from holdfast.stores.sqlite.schema import applied_migrations
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
@@ -113,9 +114,7 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
                 "no transaction is open on this connection; BEGIN one first, or leave out connection="
             )
         connection.execute("BEGIN IMMEDIATE")
-    if not connection.execute(
-        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'holdfast_lane'"
-    ).fetchone():
+    if not applied_migrations(connection, path):
         raise SchemaMismatch(f"{Path(path).name} has no Holdfast schema; run `holdfast migrate`")
 
 

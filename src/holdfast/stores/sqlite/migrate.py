@@ -1,67 +1,60 @@
-"""Forward-only, numbered migrations, recorded in a table of our own: the file may be the user's, and so `user_version`."""
+"""Run the migrations of SQLite. `holdfast_migration` records them, and two migrators meet at the lock of the file."""
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
 
-from holdfast.errors import SchemaMismatch
-from holdfast.stores.sql_files import load_migrations
+from holdfast.stores.migrations import SCHEMA_FAMILY, Migration, load_migrations, missing, refuse_newer
 from holdfast.stores.sqlite.connection import translate
+from holdfast.stores.sqlite.schema import applied_migrations
 
 MIGRATIONS = load_migrations("holdfast.stores.sqlite")
-_TABLE = (
-    "CREATE TABLE IF NOT EXISTS holdfast_migration (number INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT"
-)
+_TABLE = """CREATE TABLE IF NOT EXISTS holdfast_migration (
+    component TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL, family INTEGER NOT NULL,
+    PRIMARY KEY (component, number)) STRICT, WITHOUT ROWID"""
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> list[str]:
-    """Run what is missing, each in a transaction that records its number first: two migrators meet at the lock."""
-    done: list[str] = []
+    """Run the missing migrations, each in a transaction of its own, and return the names of those that ran here.
+
+    Each migration records its number before it changes anything. A file of another family is refused unchanged.
+    """
     try:
-        check(connection, path)
-        if _version(connection) == MIGRATIONS[-1][0]:
-            return done
-        # Some SQLite is built to enforce them: a table that is made anew would take along those that refer to it.
-        connection.execute("PRAGMA foreign_keys = OFF")
-        for number, name, text in MIGRATIONS:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                if _version(connection) < number:
-                    connection.execute(_TABLE)
-                    connection.execute(
-                        "INSERT INTO holdfast_migration (number, name) VALUES (?, ?)", (number, name)
-                    )
-                    for statement in _statements(text):
-                        connection.execute(statement)
-                    done.append(name)
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
+        applied = applied_migrations(connection, path)
+        refuse_newer(MIGRATIONS, applied, Path(path).name)
+        needed = missing(MIGRATIONS, applied)
+        if needed:
+            # Some builds of SQLite enforce foreign keys. Dropping a table to remake it would delete the rows that refer to it.
+            # The setting cannot be changed inside a transaction.
+            connection.execute("PRAGMA foreign_keys = OFF")
+        return [one.name for one in needed if _run(connection, one, path)]
     except sqlite3.Error as error:
         raise translate(error, path) from error
-    return done
 
 
-def check(connection: sqlite3.Connection, path: str) -> None:
-    """Refuse a file that a newer Holdfast has migrated: its rules are not known here."""
-    version, newest = _version(connection), MIGRATIONS[-1][0]
-    if version > newest:
-        raise SchemaMismatch(
-            f"{Path(path).name} has schema {version}, this version of Holdfast knows up to {newest}; upgrade Holdfast"
-        )
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    """The number of the last migration that ran; 0 before the first."""
-    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'holdfast_migration'").fetchone():
-        return 0
-    return int(connection.execute("SELECT coalesce(max(number), 0) FROM holdfast_migration").fetchone()[0])
+def _run(connection: sqlite3.Connection, migration: Migration, path: str) -> bool:
+    """Run *migration*, unless another process did so since we looked. Returns whether it ran."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        ran = bool(missing([migration], applied_migrations(connection, path)))
+        if ran:
+            connection.execute(_TABLE)
+            connection.execute(
+                "INSERT INTO holdfast_migration (component, number, name, family) VALUES (?, ?, ?, ?)",
+                (migration.component, migration.number, migration.name, SCHEMA_FAMILY),
+            )
+            for statement in _statements(migration.text):
+                connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return ran
 
 
 def _statements(text: str) -> list[str]:
-    """The statements of a migration file, split where SQLite itself says that one is complete."""
+    """Split a migration file into statements, where SQLite says that one is complete."""
     found, part = [], ""
     for line in text.splitlines():
         part += line.split("--")[0] + "\n"

@@ -288,7 +288,10 @@ class Queries:
         return {
             "store": "sqlite",
             "version": sqlite3.sqlite_version,
-            "schema": one("SELECT max(number) FROM holdfast_migration"),
+            "schema": one(
+                "SELECT group_concat(component || ' ' || number, ', ') FROM"
+                " (SELECT component, max(number) AS number FROM holdfast_migration GROUP BY component ORDER BY component)"
+            ),
             "durable": True,
             "journal_mode": one("PRAGMA journal_mode"),
             "bytes": one("PRAGMA page_count") * one("PRAGMA page_size"),

@@ -1,43 +1,37 @@
--- The numbers of many lanes, in the order given; made if need be, in one order, so that two callers cannot wait for each other.
-CREATE FUNCTION holdfast.lane_numbers(queues text[], tasks text[], dependencies text[], shards text[], fairs boolean[])
-RETURNS int[] LANGUAGE plpgsql AS $$
-DECLARE found_ids int[];
-BEGIN
-    FOR turn IN 1 .. 2 LOOP
-        SELECT array_agg(l.id ORDER BY w.place) INTO found_ids
-          FROM unnest(queues, tasks, dependencies, shards, fairs) WITH ORDINALITY AS w(queue, task, dependency, shard, fair, place)
-          LEFT JOIN LATERAL (SELECT x.id FROM holdfast.lane x WHERE x.queue = w.queue AND x.task = w.task
-                                AND x.dependency = w.dependency AND x.shard = w.shard AND x.fair = w.fair OFFSET 0) l ON true;
-        EXIT WHEN turn = 2 OR array_position(found_ids, NULL) IS NULL;
-        INSERT INTO holdfast.lane (queue, task, dependency, shard, fair)
-        SELECT w.queue, w.task, w.dependency, w.shard, w.fair
-          FROM unnest(found_ids, queues, tasks, dependencies, shards, fairs) AS w(id, queue, task, dependency, shard, fair)
-         WHERE w.id IS NULL ORDER BY w.queue, w.task, w.dependency, w.shard, w.fair
-            ON CONFLICT DO NOTHING;
-    END LOOP;
-    RETURN found_ids;
-END $$;
+-- Fair lanes: the positions of jobs are assigned after the enqueue, so that owners take turns (ADR 0007).
 
--- Which of these lanes something holds that is in force: a few steps of an index for each lane, however much is held. A
--- *trial* passes breakers. Planned once: the planning would cost more than the look.
-CREATE OR REPLACE FUNCTION holdfast.held_lanes(lanes int[], trial boolean) RETURNS int[] LANGUAGE plpgsql
-    SET plan_cache_mode = force_generic_plan AS $$
-BEGIN
-    RETURN (SELECT coalesce(array_agg(l.id), '{}') FROM holdfast.lane l
-     WHERE l.id = ANY (lanes)
-       AND (EXISTS (SELECT FROM holdfast.hold h WHERE h.kind = 'queue' AND h.name = l.queue AND h.until > holdfast.clock())
-         OR EXISTS (SELECT FROM holdfast.hold h WHERE h.kind = 'task' AND h.name = l.task AND h.until > holdfast.clock())
-         OR EXISTS (SELECT FROM holdfast.hold h WHERE h.kind = 'lane' AND h.until > holdfast.clock()
-                       AND h.name = concat(l.queue, '/', l.task, '@' || nullif(l.dependency, ''), '#' || nullif(l.shard, '')))
-         OR (l.dependency <> ''
-             AND (EXISTS (SELECT FROM holdfast.hold h WHERE h.kind = 'dependency' AND h.until > holdfast.clock()
-                             AND h.name IN (l.dependency, concat(l.dependency, '#', l.shard)))
-               OR (NOT trial AND coalesce((SELECT b.holding FROM holdfast.breaker b
-                                            WHERE b.dependency = l.dependency AND b.shard = l.shard), false))))));
-END $$;
+-- One row for each priority of a fair lane: no staged job stands before head, and last is the latest pass that was given.
+CREATE TABLE holdfast.line (
+    lane int NOT NULL,
+    prio smallint NOT NULL,
+    head bigint NOT NULL,
+    last bigint NOT NULL,
+    PRIMARY KEY (lane, prio)
+) WITH (fillfactor = 50);
 
--- stage, as before, but for all these lines at once: what it costs does not grow with the lines that have no newcomers.
-CREATE OR REPLACE FUNCTION holdfast.stage(lanes int[], prios int[], since bigint, most int, unplaced bigint, step bigint)
+-- The latest pass of each owner.
+CREATE TABLE holdfast.flow (
+    lane  int NOT NULL,
+    prio  smallint NOT NULL,
+    owner text NOT NULL,
+    last  bigint NOT NULL,
+    PRIMARY KEY (lane, prio, owner)
+) WITH (fillfactor = 70);
+
+CREATE TABLE holdfast.owner_weight (
+    owner  text PRIMARY KEY,
+    weight float8 NOT NULL
+);
+
+-- stage: give passes to the new jobs of these fair lanes, by the rule of `holdfast.domain.fairness.place`. At most *most* of
+-- each lane and priority, oldest first. Returns how many jobs got one. Its cost does not grow with lanes that have no new
+-- jobs.
+-- *since* limits how far back it looks. The old positions of staged jobs are dead rows, and those pile up while a
+-- transaction holds an old snapshot.
+-- A lane has one stager at a time. Another one skips the lane.
+-- Call it in a transaction of its own, because it does not wait for the disk. If its work is lost, all jobs are where they
+-- were before.
+CREATE FUNCTION holdfast.stage(lanes int[], prios int[], since bigint, most int, unplaced bigint, step bigint)
 RETURNS int LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     my_lanes int[];
@@ -55,7 +49,7 @@ BEGIN
         RETURN 0;
     END IF;
     PERFORM set_config('synchronous_commit', 'off', true);
-    -- From here on every statement sees what the stager before has done.
+    -- With the lock held, every later statement sees the work of the stager before.
     FOR a_lane, a_prio, back IN
         SELECT u.lane, u.prio, n.last FROM unnest(my_lanes, my_prios) AS u(lane, prio)
           JOIN holdfast.line n ON n.lane = u.lane AND n.prio = u.prio WHERE n.last >= unplaced / 2
@@ -63,8 +57,8 @@ BEGIN
         SELECT coalesce((SELECT r.ord FROM holdfast.ready r WHERE r.lane = a_lane AND r.prio = a_prio AND r.ord < unplaced
                           ORDER BY r.ord LIMIT 1), back) INTO back;
         CONTINUE WHEN back < unplaced / 2;
-        -- Passes must stay below, however long a lane lives: the line begins at zero again. That moves everybody in
-        -- it, once in half a thousand million jobs.
+        -- Passes must stay below *unplaced*, however long a lane lives. So they start at zero again. That moves every job
+        -- of the lane, once in half a billion jobs.
         WITH d AS (DELETE FROM holdfast.ready r WHERE r.lane = a_lane AND r.prio = a_prio AND r.ord < unplaced RETURNING *)
         INSERT INTO holdfast.ready (ord, id, lane, prio, attempt, crashes, generation, run_at, deadline_at, key)
         SELECT d.ord - back, d.id, d.lane, d.prio, d.attempt, d.crashes, d.generation, d.run_at, d.deadline_at, d.key FROM d;
@@ -85,7 +79,7 @@ BEGIN
     ), d AS (
         DELETE FROM holdfast.ready WHERE ctid = ANY (ARRAY(SELECT t FROM u)) RETURNING *
     ), o AS MATERIALIZED (
-        -- Looked up for each job: joined by owner, a batch of as many owners as jobs would be compared one with every other.
+        -- Each job looks up its owner. A join by owner would compare every pair, where each job has an owner of its own.
         SELECT d.*, j.owner, b.base,
                greatest(b.base, f.last + w.stride)
                + (row_number() OVER (PARTITION BY d.lane, d.prio, j.owner ORDER BY d.ord, d.id) - 1) * w.stride AS pass

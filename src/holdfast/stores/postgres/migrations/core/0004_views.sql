@@ -1,5 +1,6 @@
--- A job's retry_type is AUTOMATIC from its first moment, and MANUAL after a retry by hand.
-CREATE OR REPLACE VIEW holdfast.jobs AS
+-- Jobs as users see them: one row each, with names in place of numbers.
+
+CREATE VIEW holdfast.jobs AS
 SELECT j.id, n.task, n.queue, j.owner, -j.prio AS priority,
        CASE WHEN f.state = 3 THEN 'complete' WHEN f.state = 4 THEN 'failed' WHEN f.state = 5 THEN 'cancelled'
             WHEN l.job_id IS NOT NULL THEN 'processing' ELSE 'queued' END AS state,

@@ -1,6 +1,6 @@
--- Credits: who has how many, what jobs have reserved, and the ledger of all that ever happened to them.
+-- Credits: accounts, what jobs have reserved, and a ledger of every change.
 
--- What a job of each task costs, as the newest app that sells it has said.
+-- The price of a job of each task, as the newest app that sells the task declared it.
 CREATE TABLE holdfast.credit_price (
     task  text PRIMARY KEY,
     price bigint NOT NULL CHECK (price >= 0)
@@ -16,7 +16,7 @@ CREATE TABLE holdfast.credit_account (
 ) WITH (fillfactor = 50);
 CREATE INDEX credit_account_paid_by ON holdfast.credit_account (paid_by) WHERE paid_by IS NOT NULL;
 
--- Credits that came in together; what is left of them is spent before what expires later.
+-- Credits that were granted together. Credits that expire sooner are spent first.
 CREATE TABLE holdfast.credit_grant (
     id         text PRIMARY KEY,
     account    text NOT NULL,
@@ -49,8 +49,8 @@ CREATE TABLE holdfast.credit_hold (
 CREATE INDEX credit_hold_held ON holdfast.credit_hold (number) WHERE standing = 'held';
 CREATE INDEX credit_hold_account ON holdfast.credit_hold (account) WHERE standing = 'held';
 
--- The ledger. The entries of one tx sum to nothing; that of a job's move is named by job, generation and reason, so that
--- it cannot be there twice.
+-- The ledger. The entries of one tx add up to zero. The tx of a job's move is named by job, generation and reason, so the
+-- unique constraint refuses a second posting.
 CREATE TABLE holdfast.credit_entry (
     number     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tx         text NOT NULL,

@@ -1,6 +1,6 @@
--- What the front doors keep.
+-- What the HTTP API stores.
 
--- Keys: the secret itself is nowhere, only its SHA-256.
+-- Access keys. The secret is not stored, only its SHA-256.
 CREATE TABLE holdfast.access_key (
     id           text PRIMARY KEY,
     name         text NOT NULL,
@@ -13,7 +13,7 @@ CREATE TABLE holdfast.access_key (
     last_used_at timestamptz
 ) WITH (fillfactor = 50);
 
--- Requests that their senders have named: how each was answered, until its time is up.
+-- The answers to requests that had an idempotency key, kept until the given time.
 CREATE TABLE holdfast.request (
     digest      bytea PRIMARY KEY,
     fingerprint bytea NOT NULL,
@@ -22,7 +22,7 @@ CREATE TABLE holdfast.request (
 );
 CREATE INDEX request_until ON holdfast.request (until);
 
--- Work on everything that matches a filter. The worker that took one has it until *taken_until*, under an epoch of its own.
+-- Operations on all jobs that match a filter. A worker holds one until *taken_until*, under an epoch of the operation.
 CREATE TABLE holdfast.operation (
     number      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id          text NOT NULL UNIQUE,
@@ -59,13 +59,3 @@ CREATE TABLE holdfast.webhook (
     disabled_at     timestamptz,
     disabled_reason text
 ) WITH (fillfactor = 50);
-
--- How far readers of events have come.
-CREATE TABLE holdfast.bookmark (
-    name  text PRIMARY KEY,
-    event text NOT NULL  -- a number: of an old cluster's transactions it is larger than a bigint
-) WITH (fillfactor = 50);
-
--- Lists, newest first: of a key's jobs (who has none pays nothing), and of those that ended badly.
-CREATE INDEX job_key ON holdfast.job (key, id) WHERE key IS NOT NULL;
-CREATE INDEX done_badly ON holdfast.done (state, job_id) INCLUDE (error_code) WHERE state <> 3;

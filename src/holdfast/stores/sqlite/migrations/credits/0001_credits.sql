@@ -1,6 +1,6 @@
--- Credits: who has how many, what jobs have reserved, and the ledger of all that ever happened to them.
+-- Credits: accounts, what jobs have reserved, and a ledger of every change.
 
--- What a job of each task costs, as the newest app that sells it has said.
+-- The price of a job of each task, as the newest app that sells the task declared it.
 CREATE TABLE holdfast_credit_price (
     task  TEXT PRIMARY KEY,
     price INTEGER NOT NULL CHECK (price >= 0)
@@ -16,7 +16,7 @@ CREATE TABLE holdfast_credit_account (
 ) STRICT;
 CREATE INDEX holdfast_credit_account_paid_by ON holdfast_credit_account (paid_by) WHERE paid_by IS NOT NULL;
 
--- Credits that came in together; what is left of them is spent before what expires later.
+-- Credits that were granted together. Credits that expire sooner are spent first.
 CREATE TABLE holdfast_credit_grant (
     id         TEXT PRIMARY KEY,
     account    TEXT NOT NULL,
@@ -49,8 +49,8 @@ CREATE TABLE holdfast_credit_hold (
 CREATE INDEX holdfast_credit_hold_held ON holdfast_credit_hold (number) WHERE standing = 'held';
 CREATE INDEX holdfast_credit_hold_account ON holdfast_credit_hold (account) WHERE standing = 'held';
 
--- The ledger. The entries of one tx sum to nothing; that of a job's move is named by job, generation and reason, so that
--- it cannot be there twice.
+-- The ledger. The entries of one tx add up to zero. The tx of a job's move is named by job, generation and reason, so the
+-- unique constraint refuses a second posting.
 CREATE TABLE holdfast_credit_entry (
     number     INTEGER PRIMARY KEY AUTOINCREMENT,
     tx         TEXT NOT NULL,

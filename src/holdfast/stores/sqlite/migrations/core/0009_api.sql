@@ -1,6 +1,6 @@
--- What the front doors keep.
+-- What the HTTP API stores.
 
--- Keys: the secret itself is nowhere, only its SHA-256.
+-- Access keys. The secret is not stored, only its SHA-256.
 CREATE TABLE holdfast_access_key (
     id           TEXT PRIMARY KEY,
     name         TEXT NOT NULL,
@@ -13,7 +13,7 @@ CREATE TABLE holdfast_access_key (
     last_used_at INTEGER
 ) STRICT;
 
--- Requests that their senders have named: how each was answered, until its time is up.
+-- The answers to requests that had an idempotency key, kept until the given time.
 CREATE TABLE holdfast_request (
     digest      BLOB PRIMARY KEY,
     fingerprint BLOB NOT NULL,
@@ -22,7 +22,7 @@ CREATE TABLE holdfast_request (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX holdfast_request_until ON holdfast_request (until);
 
--- Work on everything that matches a filter. The worker that took one has it until *taken_until*, under an epoch of its own.
+-- Operations on all jobs that match a filter. A worker holds one until *taken_until*, under an epoch of the operation.
 CREATE TABLE holdfast_operation (
     number      INTEGER PRIMARY KEY,
     id          TEXT NOT NULL UNIQUE,
@@ -59,13 +59,3 @@ CREATE TABLE holdfast_webhook (
     disabled_at     INTEGER,
     disabled_reason TEXT
 ) STRICT;
-
--- How far readers of events have come.
-CREATE TABLE holdfast_bookmark (
-    name  TEXT PRIMARY KEY,
-    event INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
--- Lists, newest first: of a key's jobs (who has none pays nothing), and of those that ended badly.
-CREATE INDEX holdfast_job_by_key ON holdfast_job (key, id) WHERE key IS NOT NULL;
-CREATE INDEX holdfast_job_ended_badly ON holdfast_job (phase, id) WHERE phase >= 4;

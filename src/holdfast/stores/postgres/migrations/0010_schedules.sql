@@ -1,2 +1,0 @@
--- The newest tick whose job was enqueued. `last` also moves on where nothing was: at the first sight of a schedule.
-ALTER TABLE holdfast.schedule_tick ADD COLUMN ticked timestamptz;

@@ -1,2 +1,0 @@
--- How many handlers of a worker wait for queued jobs, once they hold all of its slots; 0: it has a slot to run jobs in.
-ALTER TABLE holdfast_session ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;
