@@ -6,6 +6,7 @@ after which the broker delivers them again. So only what is sure to reach the ta
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -21,6 +22,8 @@ from systems.grading.worker.outgoing import NotSent, Outgoing
 from systems.grading.worker.places import LedgerAway
 
 log = Log("grading.worker")
+#: kombu reports a lost connection here by `critical` with positional arguments, which `Log` does not take.
+_kombu_log = logging.getLogger("grading.worker")
 
 _SHOWN = 2_000
 _AGAIN_SEC, _LONGEST_SEC = 0.5, 5.0
@@ -128,9 +131,11 @@ class ScreeningConsumer(Consumer):  # type: ignore[misc]
                     outgoing().bury(msgspec.json.encode(record), record.request_id or "unknown")
                     refused(record)
                 except (NotSent, LedgerAway):
-                    message.reject_log_error(log, (OSError,))  # to the dead letters all the same, as it is
+                    message.reject_log_error(
+                        _kombu_log, (OSError,)
+                    )  # to the dead letters all the same, as it is
                 else:
-                    message.ack_log_error(log, (OSError,))
+                    message.ack_log_error(_kombu_log, (OSError,))
                 return
             receive(message)
 

@@ -17,8 +17,10 @@ import httpx2
 import psycopg
 import pytest
 from celery import Celery
+from celery.worker.consumer import Consumer
 from hypothesis import example, given
 from hypothesis import strategies as st
+from kombu import Message
 from kombu.exceptions import OperationalError
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -464,6 +466,25 @@ def test_a_connection_that_is_cut_while_the_worker_begins_makes_it_connect_again
     monkeypatch.setattr(consumer.blueprint, "restart", lambda _: None)
     with pytest.raises(Restarts):
         consumer.start()
+
+
+@pytest.mark.parametrize("buried", [True, False])
+def test_a_broker_lost_while_a_message_is_refused_is_logged_and_not_an_error(
+    buried: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:  # G4
+    def lost(*_: Any, **__: Any) -> None:
+        raise ConnectionResetError("the broker is away")
+
+    def bury(*_: Any) -> None:
+        if not buried:
+            raise NotSent("no confirm")
+
+    monkeypatch.setattr(Consumer, "create_task_handler", lambda *_, **__: pytest.fail)
+    consumer = object.__new__(ScreeningConsumer)
+    consumer.app = SimpleNamespace(outgoing=lambda: SimpleNamespace(bury=bury), refused=lambda _: None)
+    channel = SimpleNamespace(basic_ack=lost, basic_reject=lost, no_ack_consumers=())
+    consumer.create_task_handler()(Message(body=b"{", delivery_tag=1, channel=channel))
+    assert "the broker is away" in caplog.text
 
 
 def test_a_signature_fits_its_body_its_id_and_its_secret_and_no_other() -> None:  # G6
