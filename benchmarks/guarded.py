@@ -61,7 +61,7 @@ async def talk(url: str, seconds: float) -> float:
     async with app:
         store = (await app.engine()).store
         sent = 0
-        for name in ("report", "outlooks", "swap_breaker"):
+        for name in ("report", "dependency_states", "swap_breaker"):
             real = getattr(store, name)
 
             async def counted(*given: Any, _real: Any = real, **options: Any) -> Any:

@@ -78,31 +78,31 @@ MUTANTS = (
     ),
     Mutant(
         "reclaim without guard",
-        f"{_MEMORY}/recovering.py",
+        f"{_MEMORY}/recovery.py",
         "if stuck or (lost if crashed else overran and not lost):",
         "if True:",
     ),
     Mutant("attempt not counted", f"{_MEMORY}/intake.py", "job.attempt + 1\n", "max(job.attempt, 1)\n"),
-    Mutant("release burns an attempt", f"{_MEMORY}/settling.py", "job.attempt -= 1", "job.attempt -= 0"),
+    Mutant("release burns an attempt", f"{_MEMORY}/outcomes.py", "job.attempt -= 1", "job.attempt -= 0"),
     Mutant(
         "cancel forgets the attempt",
-        f"{_MEMORY}/people.py",
+        f"{_MEMORY}/manual.py",
         'end_attempt(tables, job, "cancelled")',
         "job.live = None",
     ),
     Mutant(
         "retry of a complete job",
-        f"{_MEMORY}/people.py",
+        f"{_MEMORY}/manual.py",
         "case State.FAILED | State.CANCELLED:",
         "case State.FAILED | State.CANCELLED | State.COMPLETE:",
     ),
     Mutant(
         "late result applied",
-        f"{_MEMORY}/settling.py",
+        f"{_MEMORY}/outcomes.py",
         "if job.deadline_at is not None and tables.clock.now() > job.deadline_at:\n        time_out_one",
         "if False:\n        time_out_one",
     ),
-    Mutant("late result told twice", f"{_MEMORY}/settling.py", "if lease.epoch not in job.late:", "if True:"),
+    Mutant("late result told twice", f"{_MEMORY}/outcomes.py", "if lease.epoch not in job.late:", "if True:"),
     Mutant(
         "dead session comes back",
         f"{_MEMORY}/store.py",
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "stale holder records a step",
-        f"{_MEMORY}/settling.py",
+        f"{_MEMORY}/outcomes.py",
         "_current(tables, lease).steps[name] = result",
         "tables.jobs[lease.job_id].steps[name] = result",
     ),
@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "reclaim without guard in sqlite",
-        f"{_SQLITE}/recovering.py",
+        f"{_SQLITE}/recovery.py",
         "if overran.get(r.lease) is (not r.crashed)}",
         "if _holds(move, r.lease)}",
     ),
@@ -186,7 +186,7 @@ MUTANTS = (
     ),
     Mutant(
         "attempt unknown in the event",
-        f"{_SQLITE}/settling.py",
+        f"{_SQLITE}/outcomes.py",
         "s.attempt or _attempt_of(move, s.lease)",
         "s.attempt",
     ),
@@ -204,7 +204,7 @@ MUTANTS = (
     ),
     Mutant(
         "reclaim without guard in postgres",
-        f"{_POSTGRES}/recovering.py",
+        f"{_POSTGRES}/recovery.py",
         "if stuck or overran.get(r.lease) is (not r.crashed)}",
         "if stuck or True}",
     ),
@@ -235,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         "second event of a repeated settlement in sqlite",
-        f"{_SQLITE}/settling.py",
+        f"{_SQLITE}/outcomes.py",
         "WHERE uid IN (SELECT value FROM json_each(?)) AND settle_event = ?",
         "WHERE uid IN (SELECT value FROM json_each(?)) AND ? > 0",
     ),
@@ -248,9 +248,9 @@ MUTANTS = (
     Mutant(
         "retry due by the process's clock in postgres",
         f"{_POSTGRES}/store.py",
-        "            return await settling.settle(move, settlements)\n",
+        "            return await outcomes.settle(move, settlements)\n",
         '            ahead = self._clock.now() - await move.connection.fetchval("SELECT holdfast.clock()")\n'
-        "            return await settling.settle(move, [\n"
+        "            return await outcomes.settle(move, [\n"
         "                s._replace(verdict=type(s.verdict)(s.verdict.delay + ahead, s.verdict.failure))\n"
         '                if getattr(s.verdict, "failure", None) and getattr(s.verdict, "delay", None) else s for s in settlements\n'
         "            ])\n",
@@ -263,14 +263,14 @@ MUTANTS = (
     ),
     Mutant(
         "dedupe looks before it inserts in postgres",
-        f"{_POSTGRES}/plans.py",
+        f"{_POSTGRES}/enqueue_plan.py",
         "VALUES ($1::bytea, $2::uuid) ON CONFLICT (digest) DO NOTHING RETURNING digest",
         "SELECT $1::bytea, $2::uuid WHERE NOT EXISTS"
         " (SELECT FROM holdfast.dedupe WHERE digest = $1::bytea) RETURNING digest",
     ),
     Mutant(
         "dedupe without a lock in postgres",
-        f"{_POSTGRES}/plans.py",
+        f"{_POSTGRES}/enqueue_plan.py",
         "WHERE digest = $1::bytea FOR UPDATE",
         "WHERE digest = $1::bytea",
     ),
