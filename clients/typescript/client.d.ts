@@ -2,11 +2,11 @@ import {
   CallOptions,
   DeadLetterView,
   EnqueuedView,
+  JobRequest,
   JobView,
   ListDeadLettersQuery,
   ListJobsQuery,
   NamedOptions,
-  NewJob,
   Operations,
   Problem as ProblemFacts,
 } from "./operations.js";
@@ -75,7 +75,7 @@ export declare class Client extends Operations {
   enqueue(
     task: string,
     args?: Record<string, unknown>,
-    options?: Omit<NewJob, "task" | "args"> & NamedOptions,
+    options?: Omit<JobRequest, "task" | "args"> & NamedOptions,
   ): Promise<EnqueuedView>;
   /** All jobs that match, newest first, read page by page. */
   jobs(query?: ListJobsQuery, options?: CallOptions): AsyncGenerator<JobView, void, undefined>;

@@ -71,7 +71,7 @@ def postgres_benches(
         def advance(by: float) -> None:
             loop.run_until_complete(store.shift_clock(timedelta(seconds=by)))
 
-        return Bench(store, clock, loop, advance, lambda: None, slack=3.0, patience=10.0)
+        return Bench(store, clock, loop, advance, lambda: None, slack=9.5, patience=10.0)
 
     loop.run_until_complete(store.open())
     return make, lambda: loop.run_until_complete(store.close())

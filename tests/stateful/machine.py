@@ -80,8 +80,9 @@ class NumberedIds:
 class Bench:
     """An open store, a private event loop to drive it, and the way to move its clock.
 
-    *slack* is added to every duration on a store whose own clock runs on: then no moment of interest falls together
-    with a step of the clock, and the model needs no tolerance. On a manual clock it is 0, and edges are hit exactly.
+    *slack* is added to every duration on a store whose own clock runs on. All durations and steps are multiples of ten
+    seconds, so with 9.5 no deadline falls on a step, and a story may last 9.5 s of real time before the model is wrong. On a
+    manual clock it is 0, and edges are hit exactly.
 
     *patience* is for the events of a store that keeps them back while anybody on the server, such as its own collector of
     statistics, is in a transaction that may have earlier ones.

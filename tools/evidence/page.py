@@ -190,7 +190,7 @@ def _tortures(tortures: Sequence[Torture]) -> str:
         ],
         *([["messages for a broker; arrived once more", *map(_messages, tortures)]] if told_others else []),
         ["clicks; refused", *(f"{run.clicks:,}; {run.clicks_refused:,}" for run in tortures)],
-        ["jobs taken back from killed workers", *(f"{len(run.back):,}" for run in tortures)],
+        ["jobs reclaimed from killed workers", *(f"{len(run.back):,}" for run in tortures)],
         ["… back in line after the kill, p50", *(percentile(run.back, 0.5) for run in tortures)],
         ["… p99", *(_p99(run.back, run.limit) for run in tortures)],
         ["… running again after the kill, p50", *(percentile(run.again, 0.5) for run in tortures)],
