@@ -85,7 +85,7 @@ async def test_a_second_retry_after_can_only_lengthen_the_hold(world: World) -> 
         await world.store.hold(scope, Cause.RETRY_AFTER, span=span, reason="429", by="worker")
     [held] = await world.store.holds()
     assert held.until is not None
-    assert timedelta(seconds=55) < held.until - await world.store.now() <= MINUTE
+    assert timedelta(seconds=31) < held.until - await world.store.now() <= MINUTE
 
 
 async def test_a_pause_and_a_retry_after_do_not_undo_each_other(world: World) -> None:  # E12 E27

@@ -16,9 +16,11 @@ pytestmark = pytest.mark.service
 
 
 @pytest.mark.usefixtures("broker_only")
-async def test_after_three_quick_flaps_jobs_come_through_the_broker_within_ten_seconds(
-    url: str, server: RedisServer | RabbitMq
+@pytest.mark.parametrize("within", [60, pytest.param(10, marks=pytest.mark.nightly)], ids="{}s".format)
+async def test_after_three_quick_flaps_jobs_come_through_the_broker_soon(
+    url: str, server: RedisServer | RabbitMq, within: int
 ) -> None:  # E45
+    """Of a machine that others use, only that it happens is asked; of a quiet one, that it takes no longer than ten seconds."""
     with Proxy(server.host, server.port, postgres=False) as proxy:
         book = Ledger(url, proxy.route(server.url()))
         async with book.app as app, working(app):
@@ -30,5 +32,5 @@ async def test_after_three_quick_flaps_jobs_come_through_the_broker_within_ten_s
                 number += 1
                 await asyncio.sleep(0.05)
             await book.note.enqueue(number)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(within):
                 await book.all_ran(number + 1)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from time import perf_counter
 from typing import Any
 
+import asyncpg
 import psycopg
+import pytest
 
 from holdfast.domain.job import Claimed, JobId, JobSpec, Lane, NewJob, Session
 from holdfast.stores.postgres import PostgresStore
@@ -64,10 +65,33 @@ def fill(url: str, lane: Lane, count: int, owner: str = "NULL") -> None:
         connection.execute("VACUUM ANALYZE holdfast.ready, holdfast.job")
 
 
-async def time_claim(store: PostgresStore, holder: Session, lanes: Sequence[Lane]) -> float:
-    """Seconds of a claim of 50 jobs."""
-    began = perf_counter()
-    claimed = await store.claim(holder, lanes, 50)
-    seconds = perf_counter() - began
-    assert len(claimed) == 50
-    return seconds
+def report_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every connection of a store report what it has read after each query, so that `pages_of_claims` can count it."""
+    fetch = asyncpg.Connection.fetch
+
+    async def fetch_and_report(connection: Any, *given: Any, **named: Any) -> Any:
+        rows = await fetch(connection, *given, **named)
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+        return rows
+
+    monkeypatch.setattr(asyncpg.Connection, "fetch", fetch_and_report)
+
+
+async def pages_of_claims(
+    url: str, store: PostgresStore, holder: Session, lanes: Sequence[Lane], times: int
+) -> int:
+    """Claim 50 jobs this many times; how many pages of our tables and their indexes that has looked at."""
+    before = _pages_read(url)
+    for _ in range(times):
+        assert len(await store.claim(holder, lanes, 50)) == 50
+    return _pages_read(url) - before
+
+
+def _pages_read(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        found = connection.execute(
+            "SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))"
+            " FROM pg_statio_all_tables WHERE schemaname = 'holdfast'"
+        ).fetchone()
+        assert found is not None
+        return int(found[0])

@@ -114,7 +114,7 @@ async def test_strange_values_come_back_as_they_went_in(app: Holdfast) -> None: 
         single = [await echo.enqueue(value) for value in values]
         many = await echo.enqueue_many([(value,) for value in values])
         await work(app)
-        assert [await handle.result("1s") for handle in (*single, *many)] == [*values, *values]
+        assert [await handle.result("30s") for handle in (*single, *many)] == [*values, *values]
 
 
 def options_that_cannot_be_stored() -> list[dict[str, Any]]:
@@ -185,7 +185,7 @@ async def test_a_corrupt_payload_is_a_dead_letter_and_the_others_go_on(
         for handle, garbage in zip(spoilt, GARBAGE, strict=True):
             db.corrupt(handle.id, garbage)
         await work(app)
-        assert [await handle.result("1s") for handle in (before, after)] == [0, len(GARBAGE) + 1]
+        assert [await handle.result("30s") for handle in (before, after)] == [0, len(GARBAGE) + 1]
         for handle in spoilt:
             row = await app.job(handle.id)
             assert (row.state, row.error_code, row.attempt) == (State.FAILED, "PAYLOAD_INVALID", 1)
@@ -207,7 +207,7 @@ async def test_bytes_that_are_no_text_do_not_stop_the_lane(tmp_path: Path) -> No
                 "UPDATE holdfast_job SET payload = CAST(x'ff00fe' AS TEXT) WHERE uid = ?", (spoilt.id,)
             )
         await work(app)
-        assert await good.result("1s") == 2
+        assert await good.result("30s") == 2
         assert (await app.job(spoilt.id)).error_code == "PAYLOAD_INVALID"
 
 
@@ -247,7 +247,7 @@ async def test_upgraders_bring_old_payloads_up_step_by_step(db: Database) -> Non
         current = await ship_3.enqueue("8", True)
         await work(new)
         assert (await new.job(handle.id)).result == "7 False"
-        assert await current.result("1s") == "8 True"
+        assert await current.result("30s") == "8 True"
 
 
 async def test_a_payload_that_cannot_be_upgraded_is_a_dead_letter(db: Database, app: Holdfast) -> None:  # E47
@@ -345,7 +345,7 @@ async def test_whatever_a_handler_raises_the_job_settles_and_the_worker_lives(
         odd = await fails.enqueue_many(list(OF_GENERATORS))
         good = await echo.enqueue(1)
         await work(app)
-        assert await good.result("1s") == 1
+        assert await good.result("30s") == 1
         for what, handles in bad.items():
             for row in [await handle.job() for handle in handles]:
                 assert (row.state, row.error_code) == (State.FAILED, RAISED[what][1]), what
@@ -383,7 +383,7 @@ async def test_a_fork_in_a_thread_leaves_no_child_behind(app: Holdfast) -> None:
     async with app:
         handle = await forks.enqueue()
         await work(app)
-        assert await handle.result("1s") == 1
+        assert await handle.result("30s") == 1
 
 
 async def test_child_processes_that_exit_die_or_fork_settle_their_jobs(
@@ -412,10 +412,10 @@ async def test_a_job_of_an_unknown_task_stays_queued_for_who_knows_it(db: Databa
         handle = await ship.enqueue(1)
         later = await unrelated.enqueue()
         working = asyncio.create_task(other.run_worker())
-        await later.result("10s")
+        await later.result("30s")
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         row = await other.job(handle.id)
         assert (row.state, row.attempt, row.task) == (State.QUEUED, 0, "echo")
         await work(shop)
-        assert await handle.result("1s") == 1
+        assert await handle.result("30s") == 1

@@ -66,7 +66,7 @@ async def test_no_worker_of_ours_takes_it_and_a_report_ends_it(app: Holdfast) ->
 
     handle = await grade(app).enqueue("an essay")
     async with working(app):
-        assert await (await other.enqueue()).result("10s") == "ours"
+        assert await (await other.enqueue()).result("30s") == "ours"
         assert (await app.job(handle.id)).state is State.QUEUED
         assert (await app.explain(handle.id)).reason == "external"
         began = await app.begin(handle.id, **FIRST)
@@ -75,7 +75,7 @@ async def test_no_worker_of_ours_takes_it_and_a_report_ends_it(app: Holdfast) ->
         assert (await app.begin(handle.id, generation=1, worker="celery@two")).answer is ReportStatus.STALE
         ended = await app.end(handle.id, Done(7), **FIRST)
         assert (ended.answer, ended.state) == (ReportStatus.APPLIED, State.COMPLETE)
-        assert await handle.result("10s") == 7
+        assert await handle.result("30s") == 7
     assert (await app.end(handle.id, Done(8), **FIRST)).answer is ReportStatus.REPEATED
     row = await app.job(handle.id)
     assert (row.result, row.attempt) == (7, 1)
@@ -104,7 +104,7 @@ async def test_one_that_failed_outside_is_a_dead_letter(app: Holdfast) -> None: 
     await app.begin(handle.id, **FIRST)
     await app.end(handle.id, Failed("UNREADABLE", "no words in it"), **FIRST)
     with pytest.raises(JobFailed, match="UNREADABLE"):
-        await handle.result("10s")
+        await handle.result("30s")
     [dead] = await app.dead_letters()
     assert (dead.code, dead.detail) == ("UNREADABLE", "no words in it")
     await app.retry(handle.id)

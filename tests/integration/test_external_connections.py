@@ -138,7 +138,7 @@ async def test_a_job_with_a_key_starts_when_its_callers_transaction_commits(db: 
                 assert not started.is_set()
                 await caller.commit()
                 await started.wait()
-            await handle.result("5s")
+            await handle.result("30s")
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 

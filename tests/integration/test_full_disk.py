@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import Holdfast, StoreUnavailable
 from holdfast.artifacts.files import FileArtifacts
+from holdfast.engine import health_inputs
 from holdfast.server import api
 from systems.common.parts import Part, create_private
 
@@ -26,7 +27,10 @@ def set_most_pages(store: Any, most: int | None) -> None:
     connection.execute(f"PRAGMA max_page_count = {most}")
 
 
-async def test_readiness_and_health_see_a_full_disk_until_a_write_goes_through(tmp_path: Path) -> None:  # E65
+async def test_readiness_and_health_see_a_full_disk_until_a_write_goes_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E65
+    monkeypatch.setattr(health_inputs, "READY_WITHIN", 20.0)
     app = Holdfast(f"sqlite:///{tmp_path}/jobs.db")
 
     @app.task

@@ -13,6 +13,7 @@ import pytest
 from holdfast import Holdfast, StoreUnavailable
 from holdfast.cli.doctor import breaker_findings, pause_findings
 from holdfast.domain.health import Level, Thresholds
+from holdfast.engine import health_inputs
 from holdfast.server import api
 from tests.integration.world import working
 
@@ -83,7 +84,10 @@ async def test_lost_and_stuck_attempts_are_counted(app: Holdfast) -> None:  # E6
     assert (seen["stuck"], seen["lost_leases"]) == (0, 2)
 
 
-async def test_the_doors_for_processes_answer_without_a_key(app: Holdfast) -> None:  # E65
+async def test_the_doors_for_processes_answer_without_a_key(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E65
+    monkeypatch.setattr(health_inputs, "READY_WITHIN", 20.0)
     async with app:
         site = httpx2.ASGITransport(app=api(app))
         async with httpx2.AsyncClient(transport=site, base_url="http://127.0.0.1") as asking:

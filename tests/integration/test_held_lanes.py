@@ -8,7 +8,7 @@ import pytest
 from holdfast.domain.breaker import Breaker, BreakerState
 from holdfast.domain.job import Lane
 from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
-from tests.integration.postgres_lanes import MINUTE, fill, session, stores, time_claim
+from tests.integration.postgres_lanes import MINUTE, fill, pages_of_claims, report_reads, session, stores
 
 pytestmark = pytest.mark.anyio
 
@@ -18,14 +18,15 @@ JOBS = 60_000
 
 @pytest.mark.slow
 @pytest.mark.parametrize("holder", ["pause", "breaker"])
-async def test_a_lane_full_of_held_jobs_does_not_slow_the_others(
-    postgres_url: str, holder: str
+async def test_a_lane_full_of_held_jobs_does_not_make_the_others_dearer(
+    postgres_url: str, holder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E24
+    report_reads(monkeypatch)
     async with stores(postgres_url) as [store]:
         await store.register([HELD])
         fill(postgres_url, FREE, 10_000)
         worker = await session(store)
-        without = [await time_claim(store, worker, [FREE, HELD]) for _ in range(40)]
+        without = await pages_of_claims(postgres_url, store, worker, [FREE, HELD], 40)
         fill(postgres_url, HELD, JOBS)
         if holder == "pause":
             scope = Scope(ScopeKind.TASK, "convert")
@@ -35,9 +36,8 @@ async def test_a_lane_full_of_held_jobs_does_not_slow_the_others(
             opened = Breaker(BreakerState.OPEN, 1, now, now, now + MINUTE)
             assert await store.swap_breaker(Dependency("gateway"), opened, holds=True)
         written = rows_written(postgres_url)
-        beside = [await time_claim(store, worker, [FREE, HELD]) for _ in range(40)]
-        # The quickest of each: whatever else this machine does at the time makes none of them quicker.
-        assert min(beside) < 3 * min(without)  # 1.5 on a quiet machine
+        beside = await pages_of_claims(postgres_url, store, worker, [FREE, HELD], 40)
+        assert 0 < beside < 2 * without  # 1.15 at most where nothing is wrong
         assert rows_written(postgres_url) == written
 
 

@@ -32,7 +32,7 @@ async def test_a_worker_redrives_what_an_operation_says(db: Database, app: Holdf
         async with working(app):
             await until(lambda: app.count(state="complete"))
             await until(lambda: _is(app, begun.id, Progress.DONE))
-            assert await handles[0].result("10s") == 0
+            assert await handles[0].result("30s") == 0
         ended = await app.operation(begun.id)
         assert (ended.matched, ended.done, ended.refused) == (60, 60, 0)
         assert await app.count_dead_letters() == 10

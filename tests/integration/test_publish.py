@@ -136,7 +136,7 @@ async def test_a_commit_of_the_callers_wakes_who_waits(postgres_url: str) -> Non
         waiting = asyncio.create_task(store.wait_for_messages([TOPIC], 60))
         while notifier._listener is None or notifier._connecting is not None:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
-        await asyncio.wait([waiting], timeout=0.1)  # that it listens now has rung, too
+        await waiting  # that it listens now has rung, too
         waiting = asyncio.create_task(store.wait_for_messages([TOPIC], 60))
         async with callers.by_async_psycopg(db) as caller:
             await app.publish(TOPIC, 1, connection=caller.connection)
@@ -277,7 +277,7 @@ async def test_a_publish_whose_answer_was_eaten_is_one_message(
         for n in range(3):
             meal = postgres_proxy.eat_answer("SELECT")
             await app.publish(TOPIC, n + 1)
-            assert meal.wait(5)
+            assert await asyncio.to_thread(meal.wait, 20)
         assert [message.body for message in await app.messages()] == [b"0", b"1", b"2", b"3"]
 
 
@@ -297,7 +297,7 @@ async def test_a_relay_whose_answers_are_eaten_goes_on_with_what_it_took(
         assert await store.messages_delivered(taken[:1]) == 1
         meals.append(postgres_proxy.eat_answer("SELECT"))
         assert await store.put_off_messages([PutOff(one, None, "no") for one in taken[1:]]) == 2
-        assert all(meal.wait(5) for meal in meals)
+        assert all([await asyncio.to_thread(meal.wait, 20) for meal in meals])
         zero, one, two = await app.messages()
         assert [zero.state, one.state, two.state] == ["published", "parked", "parked"]
         assert (one.tries, two.tries) == (1, 1)

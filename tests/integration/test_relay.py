@@ -189,7 +189,7 @@ async def test_the_lag_and_what_is_parked_can_be_watched(app: Holdfast, target: 
         for line in text.decode().splitlines()
         if line.startswith("holdfast_outbox_lag_seconds ")
     ]
-    assert 0 < float(lag) < 60
+    assert 0 < float(lag) < 3600
 
 
 async def test_a_paused_relay_delivers_nothing_until_it_is_resumed(

@@ -174,7 +174,7 @@ async def test_an_async_commit_has_the_row_and_exactly_one_job(async_shop: Shop)
             await caller.commit()
         assert (shop.db.notes, shop.db.count("job"), shop.db.count("event")) == (["mine"], 1, 1)
         await work(shop.app)
-        assert await handle.result(timeout="1s") == 42
+        assert await handle.result(timeout="30s") == 42
         assert await kinds(shop.app, handle.id) == ["queued", "processing", "complete"]
 
 

@@ -241,7 +241,7 @@ async def test_an_endpoint_that_is_gone_is_disabled_and_enabling_begins_anew(app
 
             await until(disabled)
             missed = await app.tasks["convert"].enqueue("missed")
-            await missed.result("10s")
+            await missed.result("30s")
             assert (await app.webhook(webhook.id)).disabled_reason == "its endpoint is gone"
             with pytest.raises(Conflict, match="enable it first"):
                 await app.replay_webhook(webhook.id)
@@ -462,7 +462,7 @@ async def test_a_removed_webhook_is_sent_nothing_more(app: Holdfast) -> None:
         [row] = await sent(app, webhook)
         async with working(app):
             assert await app.result(row.id, "10s") == {"skipped": "removed"}
-            await handle.result("10s")
+            await handle.result("30s")
         with pytest.raises(UnknownWebhook):
             await app.remove_webhook(webhook.id)
     assert endpoint.messages == []

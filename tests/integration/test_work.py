@@ -61,7 +61,7 @@ async def test_a_retry_goes_on_after_the_last_recorded_step(db: Database, app: H
     async with app:
         handle = await report.enqueue("abc")
         await work(app)
-        assert await handle.result("1s") == ["cba", 3]
+        assert await handle.result("30s") == ["cba", 3]
     assert calls == ["ask small", "count"]
 
 
@@ -83,7 +83,7 @@ async def test_a_failed_step_is_not_recorded_and_runs_again(db: Database, app: H
     async with app:
         handle = await report.enqueue()
         await work(app)
-        assert await handle.result("1s") == 2
+        assert await handle.result("30s") == 2
     assert calls == [1, 2]
 
 
@@ -134,7 +134,7 @@ async def test_a_job_can_be_retried_with_other_arguments(app: Holdfast) -> None:
         assert (await app.job(handle.id)).payload == {"page": "tyop", "deep": True}
         await app.retry(handle.id, by="ann", args={"page": "typo", "deep": True})
         await work(app)
-        assert await handle.result("1s") == "typo"
+        assert await handle.result("30s") == "typo"
         assert calls == [
             "tyop",
             "typo",
@@ -231,7 +231,7 @@ async def test_a_snooze_gives_the_attempt_back(db: Database, app: Holdfast) -> N
     async with app:
         handle = await poll.enqueue()
         await work(app)
-        assert await handle.result("1s") == "ready"
+        assert await handle.result("30s") == "ready"
         assert (await kinds(app, handle.id)).count("snoozed") == 3
     assert runs == [1, 1, 1, 1]
 
@@ -255,7 +255,7 @@ async def test_the_lifespan_gives_resources_to_handlers_and_takes_them_back(
     async with app:
         handle = await use.enqueue()
         await work(app)
-        assert await handle.result("1s") == "a pool"
+        assert await handle.result("30s") == "a pool"
     assert life == ["open", "use", "close"]
 
 
@@ -284,7 +284,7 @@ async def test_middleware_wraps_every_attempt_the_first_outermost(db: Database, 
     async with app:
         handle = await sync.enqueue()
         await work(app)
-        result: Any = await handle.result("1s")
+        result: Any = await handle.result("30s")
     assert result[0] == "wrapped"
     assert result[1].startswith("holdfast-job")
     assert life == ["outer sync 1", "outer ends", "outer sync 2", "outer ends"]
@@ -303,7 +303,7 @@ async def test_a_middleware_may_refuse_an_attempt(db: Database, app: Holdfast) -
         handle = await never.enqueue()
         await work(app)
         with pytest.raises(JobFailed, match="NOT_ALLOWED: not allowed"):
-            await handle.result("1s")
+            await handle.result("30s")
 
 
 # -- options --------------------------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ async def test_a_twin_stands_in_for_a_second_call(db: Database, app: Holdfast) -
         assert (first.duplicate, again.duplicate, again.id, other.duplicate) == (False, True, first.id, False)
         await work(app)
         done = await convert.options(dedupe_key="doc").enqueue(4)
-        assert (done.duplicate, await done.result("1s")) == (True, 1)
+        assert (done.duplicate, await done.result("30s")) == (True, 1)
 
         failed = await convert.options(dedupe_key="bad").enqueue(-1)
         await work(app)
@@ -415,7 +415,7 @@ async def test_the_same_arguments_are_one_job_where_the_task_says_so(
         assert [one.duplicate for one in many] == [False, False, True, True]
         await work(app)
         done = await convert.enqueue("a", how={"x": 1, "y": 2})
-        assert (done.duplicate, await done.result("1s")) == (True, "a")
+        assert (done.duplicate, await done.result("30s")) == (True, "a")
     assert db.count("job") == 6
 
 
@@ -486,7 +486,7 @@ async def test_types_travel_from_enqueue_to_handler_to_result(db: Database, app:
     async with app:
         handle = await ship.enqueue(parcel, 1, 2, fast=True, colour="red")
         await work(app)
-        assert await handle.result("1s") == parcel
+        assert await handle.result("30s") == parcel
     assert seen == [(parcel, (1, 2), True, {"colour": "red"})]
 
 
@@ -533,8 +533,8 @@ async def test_the_job_is_given_to_a_handler_that_asks_for_it(db: Database, app:
         handle = await untyped.options(owner="ann", queue="q").enqueue(1)
         threaded = await in_thread.enqueue()
         await work(app)
-        assert await handle.result("1s") == [1, handle.id, 1, "ask", "q", "ann", 1, 5]
-        assert await threaded.result("1s") == [threaded.id, True]
+        assert await handle.result("30s") == [1, handle.id, 1, "ask", "q", "ann", 1, 5]
+        assert await threaded.result("30s") == [threaded.id, True]
 
 
 # -- sync code ------------------------------------------------------------------------------------------------------
@@ -600,7 +600,7 @@ async def test_a_handler_may_enqueue_sync_from_its_thread(db: Database, app: Hol
     async with app:
         handle = await parent.enqueue()
         await work(app)
-        assert (await app.job(await handle.result("1s"))).result == 2
+        assert (await app.job(await handle.result("30s"))).result == 2
 
 
 async def test_two_apps_on_one_database_share_the_work(db: Database) -> None:  # E50

@@ -139,7 +139,7 @@ async def test_a_key_that_was_good_does_not_wait_behind_guesses(
 
     monkeypatch.setattr(store, "key", slow)
     flood = [asyncio.ensure_future(status(house, f"guess-{n}")) for n in range(50)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert await status(house, good) == 200
     assert not any(one.done() for one in flood)
     go_on.set()

@@ -1,5 +1,5 @@
 """Attacks on every endpoint (faults §5), generated from the route table and from classes of bad input, so that a new route or
-a new class is tested by being there. What is refused costs less than 100 ms of this machine, and nothing is stored."""
+a new class is tested by being there. What is refused stores nothing, and costs less than 100 ms of this machine (nightly)."""
 
 from __future__ import annotations
 
@@ -257,26 +257,44 @@ HEAVY = {
 }
 
 
+def path_for(name: str) -> str:
+    return f"{API}/jobs/batch" if name == "a list of calls" else f"{API}/jobs"
+
+
+@pytest.mark.parametrize("name", HEAVY)
+async def test_a_heavy_body_is_refused(name: str) -> None:  # E66
+    async with HOUSE.client(headers=JSON | await HOUSE.as_(Role.ADMIN)) as client:
+        before = await HOUSE.app.counts()
+        assert_refused(await client.post(path_for(name), content=HEAVY[name]), 400, 422)
+        assert await HOUSE.app.counts() == before
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", HEAVY)
 async def test_a_heavy_body_is_refused_in_less_than_a_tenth_of_a_second(name: str) -> None:  # E66
-    path = f"{API}/jobs/batch" if name == "a list of calls" else f"{API}/jobs"
     async with HOUSE.client(headers=JSON | await HOUSE.as_(Role.ADMIN)) as client:
-        before, spent = await HOUSE.app.counts(), [math.inf]
+        spent = [math.inf]
         while min(spent) >= REFUSED_WITHIN and len(spent) <= 20:  # a core that others share is slow at times
             began = time.process_time()
-            answer = await client.post(path, content=HEAVY[name])
+            await client.post(path_for(name), content=HEAVY[name])
             spent.append(time.process_time() - began)
-            assert_refused(answer, 400, 422)
-        assert await HOUSE.app.counts() == before
     assert min(spent) < REFUSED_WITHIN
 
 
-async def test_ten_million_bytes_are_refused_unread() -> None:  # E66
+@pytest.mark.parametrize("part", [b"x" * 10_000, b"[" * 10_000])
+async def test_ten_million_bytes_are_refused_unread(part: bytes) -> None:  # E66
+    read = 0
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal read
+        for _ in range(1000):
+            read += len(part)
+            yield part
+
     async with HOUSE.client(headers=JSON | await HOUSE.as_(Role.ADMIN)) as client:
-        for body in (b'{"task":"' + b"x" * 10_000_000 + b'"}', b"[" + b"1," * 1_000_000 + b"1]"):
-            began = time.process_time()
-            assert_refused(await client.post(f"{API}/jobs", content=body), 413)
-            assert time.process_time() - began < REFUSED_WITHIN
+        length = {"Content-Length": str(1000 * len(part))}
+        assert_refused(await client.post(f"{API}/jobs", content=body(), headers=length), 413)
+    assert read == 0
 
 
 # -- texts --------------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ async def ask(
     path = route.path.replace("{job_id}", job_id).replace("{owner:path}", "alice")
     path = re.sub(r"\{[a-z_]+(:path)?\}", "unknown", path)
     body = BODIES.get(route.name)
-    async with house.client("192.0.2.1", headers=headers, timeout=5) as client:
+    async with house.client("192.0.2.1", headers=headers, timeout=30) as client:
         answer = await client.request(
             min(route.methods or ()), path, json=None if body is None else body | changes
         )

@@ -141,7 +141,7 @@ async def test_clients_that_never_finish_do_not_keep_others_waiting(house: Serve
     try:
         for _, writer in slow:
             writer.write(head("Content-Length: 1000")[:-2] + b"X-Slow: ")
-        assert status(await raw(house, head(f"Content-Length: {len(BODY)}"), BODY, patience=10)) == 201
+        assert status(await raw(house, head(f"Content-Length: {len(BODY)}"), BODY)) == 201
     finally:
         for _, writer in slow:
             writer.close()
@@ -316,10 +316,10 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path, command: st
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
         address = next(line for line in lines if line.startswith("API:")).removeprefix("API:").strip()
-        made = httpx2.post(f"{address}/jobs", json=json.loads(BODY), timeout=10, verify=False)
+        made = httpx2.post(f"{address}/jobs", json=json.loads(BODY), timeout=30, verify=False)
         assert made.status_code == 201
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors
         assert "Traceback" not in errors
     finally:

@@ -246,7 +246,7 @@ async def test_an_owner_sees_its_own_events_alone_and_a_revoked_key_ends_the_str
             assert (await listener.next()).data["subject"] == bobs.id
             await plain.revoke_key(key.id)
             with pytest.raises(EOFError):
-                await listener.next(10)
+                await listener.next()
 
 
 async def test_a_client_that_does_not_read_is_let_go(
@@ -258,7 +258,7 @@ async def test_a_client_that_does_not_read_is_let_go(
         async with Listener(port) as stalled:
             await stalled.until_beat()
             stalled._reader._transport.pause_reading()  # type: ignore[attr-defined]
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while feed._listening:
                     await plain.tasks["note"].enqueue_many([("x" * 300,) for _ in range(1000)])
                     await asyncio.sleep(0.1)
@@ -284,12 +284,10 @@ async def test_the_sockets_of_clients_that_do_not_read_are_closed(
 async def test_a_server_that_stops_ends_its_streams_at_once(
     plain: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.server.run.GRACE_SECONDS", 60)  # that long it would wait for them
-    async with serving(plain) as (port, _):
+    monkeypatch.setattr("holdfast.server.run.GRACE_SECONDS", 3600)  # that long it would wait for them
+    async with asyncio.timeout(60), serving(plain) as (port, _):
         listener = await Listener(port).__aenter__()
         await listener.until_beat()
-        began = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - began < 20
     with pytest.raises(EOFError):
         await listener.next()
     await listener.__aexit__()
@@ -301,5 +299,5 @@ async def test_nobody_reads_while_nobody_listens(plain: Holdfast) -> None:
     async with feed.listening():
         assert (await feed.news(0, seconds=0.05)).events == ()
         await plain.tasks["note"].enqueue("a")
-        assert [told.kind for told in (await feed.news(0, seconds=5)).events] == ["queued"]
+        assert [told.kind for told in (await feed.news(0, seconds=20)).events] == ["queued"]
     assert feed._poller is None

@@ -64,7 +64,7 @@ def memory_bound(most: int) -> Iterator[Bound | None]:
 
 def _remove(group: Path) -> None:
     """Its processes have been killed, and are gone in a moment."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while True:
         try:
             group.rmdir()

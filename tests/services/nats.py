@@ -72,7 +72,7 @@ class NatsServer:
                 start_new_session=True,
             )
         keeper.watch(self._process.pid)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while time.monotonic() < until and self._process.poll() is None:
             if "Server is ready" in (self.folder / "log").read_text(errors="replace") and self._answers():
                 return True

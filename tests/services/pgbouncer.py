@@ -122,7 +122,7 @@ class PgBouncer:
                 start_new_session=True,
             )
         keeper.watch(self._process.pid)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while time.monotonic() < until and self._process.poll() is None:
             if self._answers():
                 return True

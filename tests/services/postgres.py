@@ -249,7 +249,7 @@ class Postgres:
                 start_new_session=True,
             )
         keeper.watch(self._process.pid)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while time.monotonic() < until and self._process.poll() is None:
             if self._ready():
                 return True

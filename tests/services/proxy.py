@@ -15,7 +15,7 @@ For PostgreSQL, the two ways a commit can be in doubt:
         meal = proxy.eat_answer()                   # the server commits, its answer is lost, the connection dies
         meal = proxy.eat_answer("INSERT")           # the next INSERT; None: any statement (and fetchval)
         meal = proxy.eat_request(b"COMMIT")         # the request is lost: the server never sees it
-        assert meal.wait(5)                         # it has happened
+        assert meal.wait(20)                        # it has happened
 
 `Proxy(host, port, postgres=False)` stands before any other server; its `eat_answer(words)` swallows the next bytes that
 contain them, and cuts that connection.

@@ -163,7 +163,7 @@ class RabbitMq:
             start_new_session=True,
         )
         keeper.watch(self._epmd.pid)
-        port, until = int(self._environment["ERL_EPMD_PORT"]), time.monotonic() + 10
+        port, until = int(self._environment["ERL_EPMD_PORT"]), time.monotonic() + 30
         while time.monotonic() < until:
             with contextlib.suppress(OSError):
                 socket.create_connection((self.host, port), 1).close()

@@ -91,7 +91,7 @@ def test_doctor_names_queues_that_nobody_serves(capsys: Capture) -> None:  # E67
     hire()  # one that serves whatever its tasks are in
     report = said(capsys, "doctor", "--url", URL)
     assert [f["level"] for f in report["findings"] if f["check"] == "workers"] == ["ok"]
-    assert report["store"]["schema"] >= 3
+    assert report["store"]["schema"].startswith("core ")
 
 
 def test_a_queue_without_jobs_needs_no_worker() -> None:
@@ -128,7 +128,7 @@ def test_following_begins_now(capsys: Capture, monkeypatch: pytest.MonkeyPatch) 
     fill(1, 2)
     follower = follow(monkeypatch, "--limit", "1")
     [new] = fill(3)
-    follower.join(10)
+    follower.join(30)
     assert events(capsys) == [new]
 
 
@@ -138,7 +138,7 @@ def test_following_one_job_begins_now_too(
     [job, _] = fill(1, 2)
     follower = follow(monkeypatch, "--limit", "1", "--job", job)
     assert main(["jobs", "cancel", job, "--url", URL]) == 0
-    follower.join(10)
+    follower.join(30)
     lines = capsys.readouterr().out.splitlines()
     assert json.loads(lines[-1])["kind"] == "cancelled"
 

@@ -25,9 +25,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture)
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [
-        line.getMessage() for line in caplog.records if line.getMessage().startswith("event_loop.blocked")
-    ]
+    """Of this file only: on a busy machine, anything that has to wait for a core may be named, too."""
+    said = [line.getMessage() for line in caplog.records]
+    return [line for line in said if line.startswith("event_loop.blocked") and "test_watchdog.py:" in line]
 
 
 async def hold(app: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
@@ -83,7 +83,7 @@ async def test_the_thread_ends_with_its_worker() -> None:
         await app.run_worker(until_idle=True)
     for thread in threading.enumerate():
         if thread.name == "holdfast-watchdog":
-            thread.join(5)
+            thread.join(20)
             assert not thread.is_alive()
 
 
@@ -97,6 +97,6 @@ async def test_a_stop_just_before_the_next_question_is_seen(caplog: pytest.LogCa
     dog._turned = StoppedBeforeClear()
     thread = threading.Thread(target=dog._run, daemon=True)
     thread.start()
-    thread.join(5)  # this holds the loop, so it answers nothing: only the stop can end the thread
+    thread.join(20)  # this holds the loop, so it answers nothing: only the stop can end the thread
     assert not thread.is_alive()
     assert logged(caplog) == []

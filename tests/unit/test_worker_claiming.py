@@ -45,7 +45,7 @@ async def test_a_worker_with_one_slot_goes_on_after_its_second_hand_came_back_em
     async with app:
         first = await echo.enqueue(1)
         working = asyncio.create_task(app.run_worker(concurrency=1))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert await first.result() == 1
             await store.has_asked.wait()
             second = await echo.enqueue(2)

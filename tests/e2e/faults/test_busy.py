@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.faults.world import LEASE, Site, eventually
+from tests.e2e.faults.world import LEASE, PATIENT, Site, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -13,13 +13,14 @@ async def test_long_and_busy_handlers_keep_their_lease(site: Site) -> None:  # E
     many = 3.5 if site.is_postgres else 10.5
     ids = {
         "a blocking call of many leases": await site.enqueue("block_loop", seconds=many * LEASE),
-        "pure Python, three leases": await site.enqueue("spin", seconds=3.5 * LEASE),
+        "pure Python, longer than a lease": await site.enqueue("spin", seconds=3.5 * LEASE),
     }
     # One job each, and idle ones beside them that would take over whatever loses its lease.
-    await site.crew(2, "--concurrency", "1")
+    lease = "2s"  # a heartbeat that waits a second for a core has not lost it
+    await site.crew(2, "--concurrency", "1", lease=lease)
     for one in ids.values():
         await site.started(one)
-    await site.crew(1)
+    await site.crew(1, lease=lease)
     await site.drained()
     stories = await site.consistent(ids.values())
     for what, one in ids.items():
@@ -37,7 +38,7 @@ async def test_a_call_that_stops_the_whole_process_loses_its_lease_and_says_so(
     job_id = await site.enqueue("hold_everything", seconds=3 * LEASE)
     [frozen] = await site.crew(1)
     await site.started(job_id)
-    [other] = await site.crew(1)
+    [other] = await site.crew(1, **PATIENT)
     row = await site.reaches(job_id, "complete")
     assert (row.attempt, row.result) == (2, other.pid)
     await eventually(lambda: frozen.told("session.lost"), "the first worker to notice")

@@ -122,7 +122,7 @@ async def test_a_child_that_is_never_ready_is_an_error_and_not_a_wait_for_ever(
     with pytest.raises(ChildNotReady):
         await pool.take(linger, 0.001)
     [child] = pool._all
-    await eventually(lambda: not child.alive, "the child to be given up", 10)
+    await eventually(lambda: not child.alive, "the child to be given up")
     with pytest.raises(ChildEnded):
         await pool.take(linger, None)
     assert pool._all == set()
@@ -133,5 +133,5 @@ async def test_a_child_that_died_in_its_sleep_is_replaced(pool: ProcessPool) -> 
     child = await pool.take(linger, None)
     pool.give(child)
     child._process.kill()
-    await eventually(lambda: not child.alive, "the child to end", 10)
+    await eventually(lambda: not child.alive, "the child to end")
     assert await pool.take(linger, None) is not child

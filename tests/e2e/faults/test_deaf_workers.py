@@ -99,7 +99,7 @@ async def test_what_holds_the_loop_is_named_once(sqlite_site: Site) -> None:  # 
     worker = await site.worker("--concurrency", "1", **PATIENT).ready()
     for one in ids:
         await site.reaches(one, "complete")
-    [line] = worker.told("event_loop.blocked")
+    [line] = [line for line in worker.told("event_loop.blocked") if line["task"]]
     assert (line["task"], line["job_id"], line["level"]) == ("block_loop", ids[0], "warning")
     assert line["at"].startswith("tests/e2e/faults/app.py:")
     assert line["at"].endswith(" in block_loop")
@@ -115,4 +115,5 @@ async def test_a_loop_that_turns_is_not_named(sqlite_site: Site) -> None:  # E63
     site.flag("open")
     for one in ids:
         await site.reaches(one, "complete")
-    assert not worker.told("event_loop.blocked")
+    # On a busy machine the process as a whole may be without a core for a second; that names no task.
+    assert not [line for line in worker.told("event_loop.blocked") if line["task"]]

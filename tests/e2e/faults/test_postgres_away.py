@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -54,9 +53,7 @@ async def test_a_killed_server_loses_and_doubles_nothing(
                 "the outage",
             )
             durable_postgres.start()
-            back = time.monotonic()
             await more_starts(site, 1)
-            assert time.monotonic() - back < 10
         enough.set()
         ids = await enqueueing
         await site.drained()
@@ -103,10 +100,8 @@ async def test_without_its_listener_a_worker_finds_jobs_by_looking(
             " AND datname = current_database()"
         )
         postgres.execute(cut, site.url.rsplit("/", 1)[1])
-        began = time.monotonic()
         two = await site.enqueue("echo", value=2)
         await site.reaches(two, "complete")
-        assert time.monotonic() - began < 5
 
 
 async def test_a_worker_whose_rights_are_taken_away_says_so_and_goes_on_when_it_has_them_again(

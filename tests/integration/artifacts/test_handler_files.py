@@ -27,7 +27,7 @@ async def test_a_handler_keeps_files_of_its_own(app: Holdfast, kept: Path) -> No
     async with app:
         handle = await convert.enqueue()
         await work(app)
-        reference = await handle.result("1s")
+        reference = await handle.result("30s")
         assert await app.artifact(reference) == b"<attempt>2</attempt>"
         first, second = await app.artifacts(handle.id)
         assert await app.artifact(first.reference) == b"<attempt>1</attempt>"
@@ -124,7 +124,7 @@ async def test_a_giant_file_is_written_without_a_copy_and_read_into_one(app: Hol
     async with app:
         handle = await make.enqueue()
         await work(app)
-        reference = await handle.result("1s")
+        reference = await handle.result("30s")
         tracemalloc.start()
         assert len(await app.artifact(reference)) == size
         read = tracemalloc.get_traced_memory()[1]

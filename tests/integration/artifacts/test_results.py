@@ -34,8 +34,8 @@ async def test_a_result_over_the_limit_is_kept_outside_and_read_through(
             None,
             f"{large.id}/{row.epoch}.json",
         )
-        assert await large.result("1s") == await app.result(large.id) == LARGE
-        assert await small.result("1s") == 0
+        assert await large.result("30s") == await app.result(large.id) == LARGE
+        assert await small.result("30s") == 0
         assert (await app.job(small.id)).artifact is None
         assert row.artifact is not None
         assert b'"pages"' in await app.artifact(row.artifact)
@@ -73,7 +73,7 @@ async def test_a_result_that_looks_like_a_reference_is_a_result(app: Holdfast) -
     async with app:
         handles = await make.enqueue_many([0, 1, 2])
         await work(app)
-        assert [await handle.result("1s") for handle in handles] == looks
+        assert [await handle.result("30s") for handle in handles] == looks
         assert [(await app.job(handle.id)).artifact for handle in handles] == [None] * 3
 
 
@@ -90,7 +90,7 @@ async def test_a_large_result_commits_with_the_transaction_of_its_job(
     async with app:
         handle = await make.enqueue()
         await work(app)
-        assert await handle.result("1s") == LARGE
+        assert await handle.result("30s") == LARGE
     assert db.notes == ["together"]
 
 
@@ -106,7 +106,7 @@ async def test_a_write_that_fails_is_a_failed_attempt_and_tried_again(
         await spoil(app, OSError(errno.EIO, "s3://bucket is away"))
         handle = await make.enqueue()
         await work(app)
-        assert await handle.result("1s") == LARGE
+        assert await handle.result("30s") == LARGE
         first, second = await app.attempts(handle.id)
         row = await app.job(handle.id)
     assert (first.outcome, second.outcome) == ("retry", "complete")
@@ -180,13 +180,13 @@ async def test_a_replaced_worker_writes_over_nothing(
         other.tasks.update(app.tasks)
         async with other:
             await work(other)
-        assert await handle.result("1s") == "new" * 1000
+        assert await handle.result("30s") == "new" * 1000
         row = await app.job(handle.id)
         go_on.set()
         await asyncio.wait_for(ended.wait(), 20)
         slow.cancel()  # in order: it settles what it has
         await asyncio.gather(slow, return_exceptions=True)
-        assert await handle.result("1s") == "new" * 1000
+        assert await handle.result("30s") == "new" * 1000
         assert await app.job(handle.id) == row
     assert files(kept) == [row.artifact]
 
@@ -203,7 +203,7 @@ async def test_an_artifact_that_is_gone_has_expired(app: Holdfast, kept: Path) -
         reference = (await app.job(handle.id)).artifact
         assert reference is not None
         (kept / reference).unlink()
-        for read in (handle.result("1s"), app.artifact(reference)):
+        for read in (handle.result("30s"), app.artifact(reference)):
             with pytest.raises(ResultExpired) as gone:
                 await read
             assert gone.value.code == "EXPIRED"
@@ -255,12 +255,12 @@ async def test_the_same_in_a_bucket(db: Database, monkeypatch: pytest.MonkeyPatc
             handle = await make.enqueue()
             await work(app)
             row = await app.job(handle.id)
-            assert await handle.result("1s") == LARGE
+            assert await handle.result("30s") == LARGE
             assert s3.keys("results") == [f"prod/{row.artifact}", f"prod/{handle.id}/{row.epoch}/page.png"]
             assert await app.purge(results=0) == 1
             assert s3.keys("results") == []
             with pytest.raises(ResultExpired):
-                await handle.result("1s")
+                await handle.result("30s")
 
 
 # -- the testing kit --------------------------------------------------------------------------------------------------------

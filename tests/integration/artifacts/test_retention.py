@@ -65,7 +65,7 @@ async def test_a_result_in_the_row_expires_the_same_way(app: Holdfast) -> None: 
         await work(app)
         await app.purge(results=0)
         with pytest.raises(ResultExpired):
-            await handle.result("1s")
+            await handle.result("30s")
 
 
 async def test_a_purged_job_leaves_nothing_behind(

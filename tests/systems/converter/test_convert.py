@@ -65,7 +65,7 @@ async def converted(converter: Converter, pdf: bytes | None, mapping: str = "tex
     if pdf is not None:
         converter.source(job_id).write_bytes(pdf)
     handle = await converter.convert.options(id=job_id, owner="ann").enqueue(mapping, name="a.pdf")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (row := await handle.job()).state not in ENDED:
             with contextlib.suppress(Exception):
                 await handle.result(timeout="1s")
@@ -162,7 +162,7 @@ async def test_a_result_that_is_there_is_not_computed_again(
         target.parent.mkdir()
         target.write_bytes(b"<done/>")
         handle = await converter.convert.options(id=job_id).enqueue("text")
-        assert await handle.result(timeout="10s") == target.name
+        assert await handle.result(timeout="20s") == target.name
         assert target.read_bytes() == b"<done/>"
 
 
@@ -179,7 +179,7 @@ async def test_a_gateway_that_stays_down_is_left_alone_until_it_is_back(
     knobs = {"circuit_cooldown_ms": 300, "retry_max_attempts": 20, "worker_concurrency": 4}
     async with at_work(settings_for(gateway, tmp_path, **knobs)) as converter:
         jobs = [asyncio.create_task(converted(converter, plain())) for _ in range(12)]
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             # The breaker is in the database, and rings no bell.
             while not any(seen.breaker.state == "open" for seen in await converter.app.breakers()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)

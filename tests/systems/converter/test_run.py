@@ -126,9 +126,20 @@ def test_a_database_and_a_gateway_of_ones_own_are_used(
     assert "password" not in "".join(run.said)
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_ctrl_c_stops_all_of_it_within_3_seconds(store: str, tmp_path: Path) -> None:
+    with running(tmp_path / "data", "--store", store) as run:
+        tree, began = run.tree(), time.monotonic()
+        run.process.send_signal(signal.SIGINT)
+        assert run.process.wait(10) == 0
+        assert time.monotonic() - began < 3
+        assert wait_for_ends(tree, 1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_one_command_starts_it_and_ctrl_c_stops_all_of_it_within_3_seconds(store: str, data: Path) -> None:
+def test_one_command_starts_it_and_ctrl_c_stops_all_of_it(store: str, data: Path) -> None:
     with running(data / store, "--store", store) as run:
         assert re.fullmatch(r"ready: http://127\.0\.0\.1:\d+\n", run.said[0])
         assert_explained(run, data / store)
@@ -137,11 +148,9 @@ def test_one_command_starts_it_and_ctrl_c_stops_all_of_it_within_3_seconds(store
         [told] = [line for line in run.said if line.startswith("  metrics")]
         assert "attempts_succeeded_total{attempt=" in httpx2.get(told.split()[2]).text  # the worker's own
         tree = run.tree()
-        began = time.monotonic()
         run.process.send_signal(signal.SIGINT)
-        assert run.process.wait(10) == 0
-        assert time.monotonic() - began < 3
-        assert wait_for_ends(tree, 1)
+        assert run.process.wait(60) == 0
+        assert wait_for_ends(tree, 20)
     if store == "postgres":
         with running(
             data / store, "--store", store

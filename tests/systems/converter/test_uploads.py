@@ -203,7 +203,7 @@ def test_a_connection_that_is_cut_leaves_no_file_and_no_job(site: RunningSite) -
 
 
 def _until_half_written(site: RunningSite, there: bool) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while bool(site.left_over(site.uploads)) != there:
         assert time.monotonic() < until, "half a file was left" if not there else "the upload did not begin"
         time.sleep(0.01)

@@ -505,13 +505,13 @@ def test_the_breaker_opens_holds_without_using_retries_and_closes_after_good_tri
     held = [grading.submit() for _ in range(3)]
     grading.until(lambda: all("CIRCUIT_OPEN" in _whys(grading, one) for one in held))
     grading.heal()
-    # What was let through before it opened may still arrive; after that there is silence for the cooldown.
+    assert [grading.ended(one, 60)["status"] for one in held] == ["COMPLETED"] * 3
+    # What was let through before it opened may arrive at any time; of those that came later, none before the cooldown is over.
     since = datetime.fromisoformat(opened["since"]).timestamp() - time.time() + time.monotonic()
-    calls = [call["at"] - since for call in grading.provider.get("/calls").json()["calls"]]
-    assert [at for at in calls if COOLDOWN * 0.4 <= at < COOLDOWN * 0.8] == []
-    assert [grading.ended(one, 30)["status"] for one in held] == ["COMPLETED"] * 3
+    calls = [call["at"] - since for one in held for call in grading.calls(one)]
+    assert [at for at in calls if at < COOLDOWN * 0.9] == []
     for one in submissions:
-        ended = grading.ended(one, 30)
+        ended = grading.ended(one, 60)
         assert ended["status"] == "COMPLETED" or ended["failureReason"] == "RETRIES_EXHAUSTED"
         assert len(grading.calls(one)) <= 4
     grading.until(lambda: breaker(grading)["state"] == "closed")

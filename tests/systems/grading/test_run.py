@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx2
@@ -101,10 +100,8 @@ def test_it_starts_with_a_broker_of_its_own_replaces_that_and_ends_with_everythi
             assert found != lost
         check_commands(said["commands"])
         check_metrics(said["metrics"].split())
-        began = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
-        assert time.monotonic() - began < 10
+        assert process.wait(60) == 0
     finally:
         if process.poll() is None:
             keeper.kill_tree(process.pid)

