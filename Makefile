@@ -1,7 +1,7 @@
 # Needs python3 (3.11 or newer) with pip, git and make. `make` alone lists the commands.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup run test suite system lint check bench demo mutants torture simulate-long nightly lock fresh-check clean
+.PHONY: help setup run test suite system lint check quick bench demo mutants torture simulate-long nightly lock fresh-check clean
 
 BIN := .venv/bin
 # What .venv is made with, e.g. make test PYTHON=python3.13
@@ -54,6 +54,13 @@ lint: setup
 
 check: lint ## Format, lint, types, import arrows, fast tests
 	@$(PYTEST) -m "not slow and not service and not nightly" $(ARGS)
+
+# One process: on two cores a second one spends as long on imports as it saves (ARGS="-n 4" where there are more). The files left out
+# play through years of time or fill stores with thousands of rows.
+SLOWER := unit/domain/test_limiter unit/domain/test_schedule unit/domain/test_windows contract/test_many_lanes contract/test_retry_priority
+quick: setup ## The loop while you write: pure parts, and the contract on memory and SQLite, in seconds
+	@$(BIN)/pytest -q -n 0 --hypothesis-profile=quick -m "not slow and not service and not nightly and not postgres" \
+		$(SLOWER:%=--ignore=tests/%.py) tests/unit/domain tests/contract $(ARGS)
 
 bench: setup ## Measure speed; figures go to the terminal
 	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }

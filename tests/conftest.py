@@ -77,6 +77,8 @@ T = TypeVar("T")
 
 #: Fewer than a hundred, for the time of a run: a change is tried with less. `--hypothesis-profile=default` tries more, and others.
 hypothesis.settings.register_profile("suite", hypothesis.settings.get_profile("ci"), max_examples=40)
+#: For `make quick`, which has to take seconds.
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("ci"), max_examples=5)
 
 
 def group_of(test_id: str) -> str | None:

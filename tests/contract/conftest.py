@@ -23,11 +23,20 @@ from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Postgres
 
 STORES = ("memory", "sqlite", "postgres", "pooled")
+ON_POSTGRES = {"postgres", "postgres18", "pooled"}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    parameters = (
+        item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    )
+    if parameters.get("world") in ON_POSTGRES:
+        item.add_marker(pytest.mark.postgres)
 
 
 @pytest.fixture(params=STORES)
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    if request.param in ("postgres", "postgres18", "pooled"):
+    if request.param in ON_POSTGRES:
         pooler = request.getfixturevalue("one_session") if request.param == "pooled" else None
         server = request.getfixturevalue("postgres18" if pooler else request.param)
         async with on_postgres(server, pooler) as world:
