@@ -58,6 +58,10 @@ def shop(url: str) -> Holdfast:
     return app
 
 
+async def is_logged(caplog: pytest.LogCaptureFixture) -> bool:
+    return bool(warnings(caplog))
+
+
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line.getMessage() for line in caplog.records if "worker.deadlocked" in line.getMessage()]
 
@@ -92,6 +96,7 @@ async def check_deadlock(
             assert f"({SLOTS})" in why.sentence
             [finding] = waiting_findings(await app.workers())
             assert finding.level == "problem"
+            await until(lambda: is_logged(caplog))  # written after the store has it
             [line] = warnings(caplog)
             assert "raise the concurrency" in line
             # The way out: another worker, which has room.
